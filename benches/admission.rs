@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use topologist::telemetry::metrics::Metrics;
 use topologist::tls::identity::ServerIdentity;
 use topologist::tls::pair::CertificateFiles;
-use topologist::webhook::server::{Limits, Server};
+use topologist::webhook::server::{ConnectionLimits, HttpServer};
 
 use support::budgets::{Budget, Budgets};
 use support::fleet;
@@ -185,7 +185,7 @@ fn bare_server(folder: &Path) {
         let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
         identity.install(&files.read().unwrap(), &files).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(address, Some(identity), Limits::default(), metrics).await.unwrap();
+        let server = HttpServer::bind(address, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
         println!("https://{}", server.local_address().unwrap());
         let router = END_POINTS.into_iter().fold(Router::new(), |router, (_, path)| router.route(path, post(allow)));
         let router = router.layer(axum::extract::DefaultBodyLimit::max(7 << 20));

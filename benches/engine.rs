@@ -32,8 +32,8 @@ use topologist::kubernetes::gather::Gatherer;
 use topologist::openapi::SchemaAllowance;
 use topologist::telemetry::metrics::Metrics;
 use topologist::variables::{ClassCache, ClassSlot, CompiledVariables};
-use topologist::webhook::limits::Limits;
-use topologist::webhook::review::Handler;
+use topologist::webhook::limits::ReviewLimits;
+use topologist::webhook::review::ReviewHandler;
 use topologist::webhook::routes::router;
 use topologist::wire::WireVersion;
 use topologist::world::{Facts, Found};
@@ -71,10 +71,10 @@ fn cluster(i: usize, written: Written) -> Cluster {
 /// The HTTP handler, in a world of one class: of a server, only TLS and sockets are missing.
 fn handler(class: Value) -> Router {
     let cache = Arc::new(Cache::new(Facts::complete([], [serde_json::from_value(class).unwrap()])));
-    let handler = Handler::new(
+    let handler = ReviewHandler::new(
         Gatherer::new(cache),
         AdmissionSettings::default(),
-        Limits::default(),
+        ReviewLimits::default(),
         Arc::new(Metrics::default()),
     );
     router(Arc::new(handler))

@@ -29,8 +29,8 @@ use topologist::admission::AdmissionSettings;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
-use topologist::webhook::limits::Limits;
-use topologist::webhook::review::Handler;
+use topologist::webhook::limits::ReviewLimits;
+use topologist::webhook::review::ReviewHandler;
 use topologist::webhook::routes::router;
 use topologist::world::Facts;
 
@@ -46,7 +46,7 @@ const CLUSTER: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
 fn main() {
     let mut budgets = Budgets::titled("The impact of edits of a class with 1,000 Clusters, each with 12 machines");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let limits = Limits::default();
+    let limits = ReviewLimits::default();
     let budget = Budget::AtMost(millis(limits.impact) * 1.2);
     let router = server(topologies::facts(CLUSTERS, SIZE), limits);
     let (alone, warning) = runtime.block_on(edit(&router));
@@ -60,7 +60,7 @@ fn main() {
     budgets.note("reviews of Clusters in a second, nothing beside", "/s", Budget::None, quiet);
     budgets.note("reviews of Clusters in a second, beside edits", "/s", Budget::None, busy);
     budgets.note("the same as a ratio", "", Budget::None, busy / quiet);
-    let off = server(topologies::facts(CLUSTERS, SIZE), Limits { impact: Duration::ZERO, ..limits });
+    let off = server(topologies::facts(CLUSTERS, SIZE), ReviewLimits { impact: Duration::ZERO, ..limits });
     let (without, _) = runtime.block_on(edit(&off));
     let unlike = server(topologies::facts_that_differ(CLUSTERS, SIZE), limits);
     let (alone, warning) = runtime.block_on(edit(&unlike));
@@ -72,10 +72,10 @@ fn main() {
 }
 
 /// The HTTP handler in a world of one class; of a server, only TLS and sockets are missing.
-fn server(facts: Facts, limits: Limits) -> Router {
+fn server(facts: Facts, limits: ReviewLimits) -> Router {
     let cache = Arc::new(Cache::new(facts));
     let handler =
-        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
+        ReviewHandler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
     router(Arc::new(handler))
 }
 

@@ -8,8 +8,8 @@
 //!   └──► apiserver                            the API server in memory
 //! ```
 //!
-//! This package is the program: what a user types. The libraries are in `crates/`, and each of them says what it is and what it may not
-//! know. They are exported here as modules.
+//! This package is the program: what a user types. The libraries are in `crates/`, and each of them says what it is and
+//! what it may not know. They are exported here as modules.
 
 pub mod cli;
 

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use topologist::cli;
 
-/// Decoding reviews takes a third less time than with the system's allocator. The allocator does not use huge pages (`no_thp`): a
-/// huge page is resident as a whole even for a few objects, which took 10 MB and more.
+/// Decoding reviews takes a third less time than with the system's allocator. The allocator does not use huge pages
+/// (`no_thp`): a huge page is resident as a whole even for a few objects, which took 10 MB and more.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -19,13 +19,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use checks::{CheckExtension, CheckProvider};
-pub use formats::{Output, PlanOutput, Written};
-pub use input::{Input, Links, Variables};
-pub use objects::{Default, Render, Validate};
-pub use rollouts::{DryRunMode, Plan, Simulate};
-pub use rules::{CeilingFlag, Rules};
-pub use serve::{Lifecycle, Serve};
+pub use checks::{CheckExtensionArgs, CheckProviderArgs};
+pub use formats::{ObjectFormat, OutputFormat, PlanFormat};
+pub use input::{InputFlags, LinkFlags, VariableFlags};
+pub use objects::{DefaultArgs, RenderArgs, ValidateArgs};
+pub use rollouts::{DryRunMode, PlanArgs, SimulateArgs};
+pub use rules::{CeilingFlag, RuleFlags};
+pub use serve::{Lifecycle, ServeArgs};
 pub use values::{ClusterPattern, KindAndName};
 
 /// Validates and reconciles Cluster API managed topologies.
@@ -42,7 +42,7 @@ pub enum Command {
     /// Serve admission webhooks over HTTPS and run controllers.
     ///
     /// Outside a pod, use --embedded for an API server in memory, or --kubeconfig to connect to an API server.
-    Serve(Box<Serve>),
+    Serve(Box<ServeArgs>),
     /// Validate Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
     /// Only objects in the files exist: a Cluster must find its class in them. A version change is checked against the
@@ -51,12 +51,12 @@ pub enum Command {
     ///
     /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to
     /// validate.
-    Validate(Validate),
+    Validate(ValidateArgs),
     /// Print the objects in files with the defaults that the mutating webhook sets.
     ///
     /// Exit code: 0 printed, 1 an object is denied and nothing is printed, 2 wrong usage, unreadable input, or no
     /// Cluster and no ClusterClass.
-    Default(Default),
+    Default(DefaultArgs),
     /// Print every object that the topologies in files define, as YAML.
     ///
     /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same
@@ -64,7 +64,7 @@ pub enum Command {
     ///
     /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing
     /// to render.
-    Render(Render),
+    Render(RenderArgs),
     /// Show what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
     /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and
@@ -73,12 +73,12 @@ pub enum Command {
     /// Exit code: 0 no change, 1 the change is denied, cannot be computed or would be refused by the API server, 2
     /// wrong usage, unreadable input, or nothing to plan, 3 objects change in place or are new, 4 machines are replaced
     /// or removed, 5 objects are deleted. The highest of 3, 4 and 5 that applies is used.
-    Plan(Plan),
+    Plan(PlanArgs),
     /// Roll Clusters out on a virtual clock, and print what happens when.
     ///
     /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or
     /// unreadable input.
-    Simulate(Simulate),
+    Simulate(SimulateArgs),
     /// Check the CustomResourceDefinitions and roles of a provider against the contract of Cluster API.
     ///
     /// Definitions are checked together: a template is compared with the definition of the objects that are made from
@@ -86,7 +86,7 @@ pub enum Command {
     /// from files: objects in a running cluster are followed.
     ///
     /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or no definition of a provider.
-    CheckProvider(CheckProvider),
+    CheckProvider(CheckProviderArgs),
     /// Call Runtime Extensions as the controllers would, and check that they behave as callers expect.
     ///
     /// The classes in --files decide which requests the handlers of patches get; each is sent again with changes, such
@@ -94,18 +94,18 @@ pub enum Command {
     ///
     /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or an extension whose Discovery
     /// fails.
-    CheckExtension(Box<CheckExtension>),
+    CheckExtension(Box<CheckExtensionArgs>),
     /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
-    Crds(Crds),
+    Crds(CrdsArgs),
     /// Create a development CA and a serving certificate.
-    Certs(Certs),
+    Certs(CertsArgs),
     /// Print a completion script for a shell.
-    Completions(Completions),
+    Completions(CompletionsArgs),
 }
 
 /// `crds`
 #[derive(Debug, Args)]
-pub struct Crds {
+pub struct CrdsArgs {
     /// Print one family of CustomResourceDefinitions only.
     #[arg(long, value_name = "FAMILY")]
     pub only: Option<Family>,
@@ -114,7 +114,7 @@ pub struct Crds {
     pub hooks: bool,
 }
 
-/// Kinds that are installed together.
+/// A group of kinds that are installed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Family {
     /// Cluster, ClusterClass and the kinds around machines, of the group cluster.x-k8s.io.
@@ -125,14 +125,14 @@ pub enum Family {
 
 /// `completions`
 #[derive(Debug, Args)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell.
     pub shell: clap_complete::Shell,
 }
 
 /// `certs`
 #[derive(Debug, Args)]
-pub struct Certs {
+pub struct CertsArgs {
     /// Directory for ca.crt, ca.key, tls.crt and tls.key; created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "certs/dev")]
     pub out: PathBuf,

@@ -1,5 +1,5 @@
-//! Files that commands write: a file is replaced as a whole, so that a reader sees the old one or the new one, and a
-//! link is replaced instead of the file to which it leads (DEC-65).
+//! Atomic writes of files: a reader sees the old file or the new one, and a link is replaced instead of its target
+//! (DEC-65).
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Writes a file; `mode` is that of a new one, before the umask.
+/// Writes a file; `mode` is the mode of a new file, before the umask.
 ///
 /// # Errors
 /// When the folder or the file cannot be written.
@@ -51,8 +51,8 @@ fn beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// Whether a path is a pipe or a device, such as `/dev/stdout`, which nothing can replace. A link to one counts in the
-/// folders of the system alone: in others it may be that of a stranger.
+/// Whether a path is a pipe or a device, such as `/dev/stdout`, which cannot be replaced. A link to one counts only in
+/// the folders of the system: in others another user may have made it.
 fn is_stream(path: &Path) -> bool {
     let is_other = |kind: &fs::Metadata| !kind.is_file() && !kind.is_dir();
     let is_link = fs::symlink_metadata(path).is_ok_and(|kind| kind.is_symlink());

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::args::certificates::Flags;
+use super::args::certificates::CertificateFlags;
 use super::leading::Leading;
 use super::tasks::supervise;
 use server::certificates::bundles::Services;
 use server::certificates::rotation::Policy;
-use server::certificates::self_managed::{Names, SelfManaged};
+use server::certificates::self_managed::{InstallationNames, SelfManaged};
 use server::telemetry::metrics::Metrics;
 use tls::identity::ServerIdentity;
 
-impl Flags {
-    fn names(&self, namespace: String) -> Names {
-        Names {
+impl CertificateFlags {
+    fn names(&self, namespace: String) -> InstallationNames {
+        InstallationNames {
             secret: self.certificate_secret.clone(),
             configurations: self.webhook_configurations.clone(),
             services: Services {
@@ -27,9 +27,9 @@ impl Flags {
     }
 }
 
-/// Shows what the Secret holds, and makes it whenever this process leads.
+/// Presents the certificate of the Secret, and manages the Secret whenever this process leads.
 pub(super) fn start(
-    flags: &Flags,
+    flags: &CertificateFlags,
     client: &kube::Client,
     leading: &Leading,
     identity: Arc<ServerIdentity>,

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use super::args::Certs;
+use super::args::CertsArgs;
 use super::atomic_file;
 use super::output::{self, Text};
 use tls::authority::IssuedCertificate;
 
 /// Writes the four files; keys are readable by their owner alone.
-pub(super) fn run(options: &Certs) -> Result<ExitCode> {
+pub(super) fn run(options: &CertsArgs) -> Result<ExitCode> {
     let issued = IssuedCertificate::generate(&options.hosts, options.days).context("cannot create certificates")?;
     fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot create the directory {}", options.out.display()))?;

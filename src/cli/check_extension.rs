@@ -1,12 +1,12 @@
-//! `check-extension`: calls Runtime Extensions as the controllers would, and says whether they behave as callers
-//! expect.
+//! `check-extension`: calls Runtime Extensions as the controllers would, and reports where they differ from what
+//! callers expect.
 //!
 //! ```text
-//! --files ─► topologies ─► PatchCall ─► Lab ─► the extension ─► the answer goes on
-//!                                        └─► the same request with changes (extensions::behavior) ─► findings
+//! --files ─► topologies ─► PatchCall ─► ExtensionChecker ─► the extension ─► the answer is used
+//!                                          └─► the same request with changes (extensions::behavior) ─► findings
 //! ```
 
-mod lab;
+mod checker;
 mod report;
 
 use std::collections::BTreeMap;
@@ -16,34 +16,34 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::args::{CheckExtension, Output};
-use super::empty::{self, Wanted};
-use super::offline::Subject;
+use super::args::{CheckExtensionArgs, OutputFormat};
+use super::empty::{self, ExpectedInput};
+use super::offline::ReviewSubject;
 use super::output;
-use super::rollout::{self, Side};
+use super::rollout::{self, RolloutSide};
 use super::sources::{self, FILE_LIMIT};
-use super::validate::{complain, denials};
+use super::validate::{denials, report_problems};
+use checker::{ExpectedCluster, ExtensionChecker};
 use engine::sample_clusters::{self, Draft};
 use engine::topology::plan::TopologySimulator;
-use lab::{Expected, Lab};
 use model::hub::ObjectKey;
 use model::variables::SampleExtent;
 use model::world::{Facts, Found, Record};
-use report::Report;
+use report::ExtensionReport;
 use server::extension_client::Client;
 
 /// Calls every handler that may be called, and prints the findings.
-pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
+pub(super) fn run(options: &CheckExtensionArgs) -> Result<ExitCode> {
     let read = options
         .extension_ca
         .as_ref()
         .map(|file| sources::content(file, FILE_LIMIT).with_context(|| format!("cannot read {}", file.display())));
     let client = Client::trusting(read.transpose()?.as_deref()).context("--extension-ca")?;
-    let side = Side::read(&options.files, &[], &options.input, &options.rules)?;
-    if let Some(code) = complain(side.case())? {
+    let side = RolloutSide::read(&options.files, &[], &options.input, &options.rules)?;
+    if let Some(code) = report_problems(side.case())? {
         return Ok(ExitCode::from(code));
     }
-    let lab = Arc::new(Lab::discover(&options.extensions, client, &side.case().objects())?);
+    let lab = Arc::new(ExtensionChecker::discover(&options.extensions, client, &side.case().objects())?);
     let side = side.with_extensions(Some(lab.clone()));
     let subjects = side.subjects();
     let facts = side.facts(&subjects);
@@ -61,7 +61,7 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
         let fold = with_samples(side.fold(&facts), &facts, &side)?;
         let clusters = rollout::clusters(fold.facts(), None)?;
         if clusters.is_empty()
-            && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?
+            && let Some(code) = empty::check_found(ExpectedInput::Rendered, side.case(), &options.input)?
         {
             return Ok(ExitCode::from(code));
         }
@@ -72,19 +72,19 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
             }
         }
     }
-    let classes: Vec<(ObjectKey, Value)> = subjects.iter().filter_map(Subject::class).collect();
+    let classes: Vec<(ObjectKey, Value)> = subjects.iter().filter_map(ReviewSubject::class).collect();
     lab.check_others(&classes);
-    let report = Report::of(&lab);
+    let report = ExtensionReport::from_checker(&lab);
     match options.output {
-        Output::Text => output::text(&report.text())?,
-        Output::Json => output::json(&report)?,
+        OutputFormat::Text => output::text(&report.text())?,
+        OutputFormat::Json => output::json(&report)?,
     }
     let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
     Ok(ExitCode::from(u8::from(fails)))
 }
 
 /// Adds a Cluster for each class that no Cluster uses.
-fn with_samples(mut fold: TopologySimulator, facts: &Arc<Facts>, side: &Side) -> Result<TopologySimulator> {
+fn with_samples(mut fold: TopologySimulator, facts: &Arc<Facts>, side: &RolloutSide) -> Result<TopologySimulator> {
     for class in facts.class_keys() {
         let Found::Yes(found) = facts.class(class) else { continue };
         let Some(version) = sample_clusters::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none())
@@ -106,8 +106,8 @@ fn with_samples(mut fold: TopologySimulator, facts: &Arc<Facts>, side: &Side) ->
     Ok(fold)
 }
 
-/// What is known of the Clusters whose topologies are computed.
-fn expected(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, Expected> {
+/// The known data of the Clusters whose topologies are computed.
+fn expected(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, ExpectedCluster> {
     let of_cluster = |key: &ObjectKey| {
         let Found::Yes(cluster) = facts.cluster(key) else { return None };
         let class_key = cluster.class_key()?;
@@ -115,7 +115,7 @@ fn expected(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, Expect
         let variables = class.variables().unwrap_or_default();
         let always = variables.iter().filter(|variable| variable.required || variable.has_default);
         let always_set = always.map(|variable| variable.name.clone()).collect();
-        Some((key.clone(), Expected { class: class_key, always_set }))
+        Some((key.clone(), ExpectedCluster { class: class_key, always_set }))
     };
     clusters.iter().filter_map(of_cluster).collect()
 }

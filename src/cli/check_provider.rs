@@ -1,6 +1,6 @@
-//! `check-provider`: what a provider installs, and what it does, against the contract of Cluster API.
+//! `check-provider`: checks the definitions and the behavior of a provider against the contract of Cluster API.
 
-mod follow;
+mod observer;
 
 use std::process::ExitCode;
 
@@ -9,23 +9,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::UNUSABLE;
-use super::args::{CheckProvider, Output, Variables};
+use super::args::{CheckProviderArgs, OutputFormat, VariableFlags};
 use super::empty;
-use super::files::{Input, Reader};
+use super::files::{FileInput, FileReader};
 use super::output::{self, Text};
 use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Level};
 use schema::field::{counted, enumerated};
 
-/// Prints the findings about each definition, or what objects of a running cluster do.
-pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {
+/// Prints the findings about each definition, or about objects of a running cluster.
+pub(super) fn run(options: &CheckProviderArgs) -> Result<ExitCode> {
     match &options.live {
-        Some(wanted) => follow::run(wanted, options),
-        None => of_files(options),
+        Some(wanted) => observer::run(wanted, options),
+        None => check_files(options),
     }
 }
 
-fn of_files(options: &CheckProvider) -> Result<ExitCode> {
-    let input = Reader::new(&Variables::default(), &options.links).read(&options.paths)?;
+fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
+    let input = FileReader::new(&VariableFlags::default(), &options.links).read(&options.paths)?;
     if !input.unreadable.is_empty() {
         for unreadable in &input.unreadable {
             output::message(unreadable)?;
@@ -34,27 +34,27 @@ fn of_files(options: &CheckProvider) -> Result<ExitCode> {
     }
     let manifests: Vec<&Value> = input.objects.iter().map(|loaded| &loaded.manifest.value).collect();
     let all = provider_contract::check(&manifests);
-    let report = Report::of(&input, &all);
+    let report = ProviderReport::from_input(&input, &all);
     if report.definitions.is_empty() {
         let found = "nothing was checked: no CustomResourceDefinition of a provider was found";
         output::message(format_args!("{found}; {}", report.others(&input)))?;
         return Ok(ExitCode::from(UNUSABLE));
     }
     match options.output {
-        Output::Text => output::text(&report.text())?,
-        Output::Json => output::json(&report)?,
+        OutputFormat::Text => output::text(&report.text())?,
+        OutputFormat::Json => output::json(&report)?,
     }
     let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
     Ok(ExitCode::from(u8::from(fails)))
 }
 
-/// What `-o json` prints.
+/// The output of `-o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report<'a> {
+struct ProviderReport<'a> {
     errors: usize,
     warnings: usize,
-    definitions: Vec<Row<'a>>,
+    definitions: Vec<DefinitionRow<'a>>,
     /// Kinds that the contract is not about.
     not_checked: Vec<&'a str>,
 }
@@ -62,7 +62,7 @@ struct Report<'a> {
 /// A definition and its findings.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row<'a> {
+struct DefinitionRow<'a> {
     file: &'a str,
     line: usize,
     name: &'a str,
@@ -70,13 +70,13 @@ struct Row<'a> {
     role: String,
     contract: Option<&'a str>,
     version: Option<&'a str>,
-    findings: Vec<Shown<'a>>,
+    findings: Vec<FindingRow<'a>>,
 }
 
 /// A finding.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct FindingRow<'a> {
     level: String,
     rule: &'static str,
     version: Option<&'a str>,
@@ -85,20 +85,20 @@ struct Shown<'a> {
     way_out: &'a str,
 }
 
-impl<'a> Report<'a> {
-    fn of(input: &'a Input, all: &'a [CheckedDefinition]) -> Self {
+impl<'a> ProviderReport<'a> {
+    fn from_input(input: &'a FileInput, all: &'a [CheckedDefinition]) -> Self {
         let count = |level| all.iter().flat_map(|one| &one.findings).filter(|finding| finding.level == level).count();
         let not_checked = all.iter().filter(|one| one.role.is_none()).map(called);
-        Report {
+        ProviderReport {
             errors: count(Level::Error),
             warnings: count(Level::Warning),
-            definitions: all.iter().filter_map(|one| Row::of(input, one)).collect(),
+            definitions: all.iter().filter_map(|one| DefinitionRow::from_definition(input, one)).collect(),
             not_checked: not_checked.collect(),
         }
     }
 
-    /// What the input has instead of definitions of a provider.
-    fn others(&self, input: &Input) -> String {
+    /// The kinds of the input, if it has no definitions of a provider.
+    fn others(&self, input: &FileInput) -> String {
         match self.not_checked.is_empty() {
             true => format!("the input holds {}", empty::holds([input])),
             false => format!("no contract is about {}", enumerated(&self.not_checked)),
@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
             let kinds = enumerated(&self.not_checked);
             text.line(format_args!("not checked, because no contract is about them: {kinds}"));
         }
-        let Report { errors, warnings, definitions, .. } = self;
+        let ProviderReport { errors, warnings, definitions, .. } = self;
         let [errors, warnings] =
             [(*errors, "error"), (*warnings, "warning")].map(|(number, what)| counted(number, what));
         text.line(format_args!("{} checked, {errors}, {warnings}", definitions.len()));
@@ -125,10 +125,10 @@ fn called(checked: &CheckedDefinition) -> &str {
     if checked.kind.is_empty() { &checked.name } else { &checked.kind }
 }
 
-impl<'a> Row<'a> {
-    fn of(input: &'a Input, checked: &'a CheckedDefinition) -> Option<Self> {
+impl<'a> DefinitionRow<'a> {
+    fn from_definition(input: &'a FileInput, checked: &'a CheckedDefinition) -> Option<Self> {
         let (loaded, role) = (input.objects.get(checked.index)?, checked.role?);
-        Some(Row {
+        Some(DefinitionRow {
             file: &loaded.file,
             line: loaded.manifest.line,
             name: &checked.name,
@@ -136,12 +136,12 @@ impl<'a> Row<'a> {
             role: if checked.is_template { format!("{} template", role.name()) } else { role.name().to_owned() },
             contract: checked.contract.as_deref(),
             version: checked.version.as_deref(),
-            findings: checked.findings.iter().map(Shown::of).collect(),
+            findings: checked.findings.iter().map(FindingRow::from_finding).collect(),
         })
     }
 
     fn add_to(&self, text: &mut Text) {
-        let Row { file, line, name, role, .. } = self;
+        let DefinitionRow { file, line, name, role, .. } = self;
         let read = match (self.contract, self.version) {
             (Some(contract), Some(version)) => format!("contract {contract} in version {version}"),
             _ => "no contract".to_owned(),
@@ -152,9 +152,9 @@ impl<'a> Row<'a> {
     }
 }
 
-impl<'a> Shown<'a> {
-    fn of(finding: &'a ContractFinding) -> Self {
-        Shown {
+impl<'a> FindingRow<'a> {
+    fn from_finding(finding: &'a ContractFinding) -> Self {
+        FindingRow {
             level: finding.level.to_string(),
             rule: finding.rule,
             version: finding.version.as_deref(),
@@ -165,7 +165,7 @@ impl<'a> Shown<'a> {
     }
 
     fn add_to(&self, text: &mut Text) {
-        let Shown { level, rule, field, message, way_out, .. } = self;
+        let FindingRow { level, rule, field, message, way_out, .. } = self;
         text.line(format_args!("  {level} {rule}: {field}: {message}"));
         text.line(format_args!("    help: {way_out}"));
     }

@@ -13,11 +13,11 @@ use schema::field::closest;
 /// How many names a message lists.
 const NAMES: usize = 8;
 
-/// The Clusters with a topology of either side that are asked for, by namespace and name; `others` are there as well,
-/// although they do not decode.
+/// The selected Clusters with a topology of either side, by namespace and name; `others` exist as well, although they
+/// do not decode.
 ///
 /// # Errors
-/// When a pattern or the selector is about no Cluster.
+/// When a pattern or the selector matches no Cluster.
 pub(super) fn clusters(
     sides: [&Facts; 2],
     others: &BTreeSet<ObjectKey>,
@@ -45,7 +45,7 @@ pub(super) fn clusters(
     Ok(all.into_iter().collect())
 }
 
-/// Whether a plan of the Clusters that are asked for is about a sample as well, which has no labels.
+/// Whether a plan of the selected Clusters includes a sample, which has no labels.
 pub(super) fn wants_sample(
     sample: &ObjectKey,
     patterns: &[ClusterPattern],
@@ -61,7 +61,7 @@ fn has_labels(side: &Facts, cluster: &ObjectKey, selector: &LabelRequirements) -
     }
 }
 
-/// What to say of a pattern that matches no Cluster with a topology.
+/// The message about a pattern that matches no Cluster with a topology.
 fn unmatched(pattern: &ClusterPattern, all: &BTreeSet<ObjectKey>, sides: [&Facts; 2]) -> String {
     let has_no_topology = |key: &&ObjectKey| pattern.matches(key);
     if let Some(key) = sides.iter().flat_map(|side| side.cluster_keys()).find(has_no_topology) {
@@ -77,7 +77,7 @@ fn unmatched(pattern: &ClusterPattern, all: &BTreeSet<ObjectKey>, sides: [&Facts
     }
 }
 
-/// Names that exist, the closest first.
+/// Existing names, the closest first.
 fn nearest(written: &str, all: &BTreeSet<ObjectKey>) -> String {
     let mut names: Vec<String> = all.iter().map(ToString::to_string).collect();
     let meant = closest(written, names.iter().map(String::as_str)).map(str::to_owned);

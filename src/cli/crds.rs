@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::args::{Crds, Family};
+use super::args::{CrdsArgs, Family};
 use super::output;
 use engine::extensions::openapi;
 use model::crd;
 
 /// Prints the definitions as one YAML stream.
-pub(super) fn run(options: &Crds) -> Result<ExitCode> {
+pub(super) fn run(options: &CrdsArgs) -> Result<ExitCode> {
     if options.hooks {
         output::data(&serde_saphyr::to_string(&openapi::document())?)?;
         return Ok(ExitCode::SUCCESS);

@@ -5,26 +5,26 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::args::{Default, Written};
-use super::empty::{self, Wanted};
+use super::args::{DefaultArgs, ObjectFormat};
+use super::empty::{self, ExpectedInput};
 use super::errors::shown;
-use super::offline::{Case, Subject};
+use super::offline::{CommandInput, ReviewSubject};
 use super::output::{self, Text};
-use super::validate::complain;
+use super::validate::report_problems;
 
-/// Prints every object of the files; nothing if one of them is denied, so that a part cannot be applied.
-pub(super) fn run(options: &Default) -> Result<ExitCode> {
-    let case = Case::read(&options.paths, &[], &options.input)?;
+/// Prints every object of the files; prints nothing if one of them is denied, so that a part cannot be applied.
+pub(super) fn run(options: &DefaultArgs) -> Result<ExitCode> {
+    let case = CommandInput::read(&options.paths, &[], &options.input)?;
     let subjects = case.subjects(&options.rules.settings());
-    let denied = complain_of(&subjects)?;
-    if let Some(code) = complain(&case)? {
+    let denied = report_denials(&subjects)?;
+    if let Some(code) = report_problems(&case)? {
         return Ok(ExitCode::from(code));
     }
     if denied {
         return Ok(ExitCode::from(1));
     }
     if subjects.is_empty()
-        && let Some(code) = empty::settle(Wanted::Defaulted, &case, &options.input)?
+        && let Some(code) = empty::check_found(ExpectedInput::Defaulted, &case, &options.input)?
     {
         return Ok(ExitCode::from(code));
     }
@@ -42,8 +42,8 @@ pub(super) fn run(options: &Default) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn written(objects: &[Value], output: Written) -> Result<String> {
-    if output == Written::Json {
+pub(super) fn written(objects: &[Value], output: ObjectFormat) -> Result<String> {
+    if output == ObjectFormat::Json {
         return Ok(serde_json::to_string_pretty(objects)? + "\n");
     }
     let mut text = String::new();
@@ -54,8 +54,8 @@ pub(super) fn written(objects: &[Value], output: Written) -> Result<String> {
     Ok(text)
 }
 
-/// Says why objects are denied; returns whether any is.
-fn complain_of(subjects: &[Subject<'_>]) -> Result<bool> {
+/// Prints why objects are denied; returns whether any is.
+fn report_denials(subjects: &[ReviewSubject<'_>]) -> Result<bool> {
     let mut messages = Text::default();
     let mut denied = false;
     for subject in subjects {

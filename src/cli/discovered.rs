@@ -1,5 +1,5 @@
-//! Variables of classes in files that the extensions of their patches define (RH-16.1, RH-17.1): what the class
-//! controller does in a cluster.
+//! Variables of classes in files that the extensions of their patches define (RH-16.1, RH-17.1), as the class
+//! controller discovers them in a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use model::hub::{ClusterClass, Kind, ObjectKey};
 use model::wire::{Decode, WireVersion, as_hub_json};
 use model::world::Found;
 
-/// What calls extensions of files, for variables too.
+/// Calls extensions of files, also for variables.
 pub(super) trait VariableServer: ExtensionServer {
-    /// The variables that a handler defines for a class; absent if its extension cannot be asked. Equal calls have
+    /// The variables that a handler defines for a class; absent if its extension cannot be called. Equal calls have
     /// equal answers.
     fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>>;
 
@@ -25,7 +25,7 @@ pub(super) trait VariableServer: ExtensionServer {
     fn refuse(&self, problem: String);
 }
 
-/// The class as its controller would leave it; nothing if no extension defines variables, or if they are not known.
+/// The class as its controller would leave it; `None` if no extension defines variables, or if they are not known.
 pub(super) fn class(version: WireVersion, text: &str, server: &dyn VariableServer) -> Option<ClusterClass> {
     let class = ClusterClass::decode(version, text).ok()?;
     let mut discovered = Vec::new();

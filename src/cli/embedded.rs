@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Links, Serve, Variables};
+use super::args::{LinkFlags, ServeArgs, VariableFlags};
 use super::atomic_file;
-use super::files::{Loaded, Reader};
+use super::files::{FileReader, LoadedObject};
 use super::leading::NAMESPACE;
 use super::listen;
 use super::output::Text;
 use super::state_dir::StateDir;
 use super::status_line::StatusLine;
 use ::server::telemetry::metrics::Metrics;
-use ::server::webhook::server::{self, Server};
+use ::server::webhook::server::{self, HttpServer};
 use apiserver::http::front::{self, BearerToken};
 use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::topology::class_status;
@@ -33,14 +33,14 @@ use tls::authority::IssuedCertificate;
 use tls::identity::ServerIdentity;
 use tls::pair::CertificateFiles;
 
-/// How often an API without writes looks for changes and Events that are too old.
+/// Interval in which an API without writes drops old changes and Events.
 const SWEEP_PERIOD: Duration = Duration::from_secs(10);
 
-/// The API, bound and not serving yet.
-pub(super) struct Api {
+/// The API: bound, and not serving yet.
+pub(super) struct EmbeddedApi {
     pub embedded: Embedded,
-    server: Server,
-    /// The certificate that vouches for the server's, in PEM form.
+    server: HttpServer,
+    /// The CA certificate of the server, in PEM form.
     authority: String,
     token: BearerToken,
     /// Where it listens.
@@ -50,25 +50,25 @@ pub(super) struct Api {
     /// The directory of the kubeconfig, which no other process uses meanwhile.
     _state: StateDir,
     /// What there is at the start.
-    pub loaded: Contents,
+    pub loaded: LoadedContents,
     /// What to say when the default port was in use.
     pub moved: Option<String>,
 }
 
 /// The loaded objects and files.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct LoadedContents {
     pub classes: usize,
     pub clusters: usize,
     /// The files with the objects, in order.
     files: Vec<String>,
 }
 
-impl Contents {
-    /// How many files are named.
+impl LoadedContents {
+    /// Maximum number of files that are named.
     const NAMED: usize = 5;
 
-    /// A line that names the files; nothing without any.
+    /// A line that names the files; `None` without any.
     pub(super) fn files_line(&self) -> Option<String> {
         if self.files.is_empty() {
             return None;
@@ -81,25 +81,28 @@ impl Contents {
     }
 }
 
-impl Api {
+impl EmbeddedApi {
     /// Loads the files and binds the address.
     ///
     /// # Errors
-    /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state directory.
-    pub(super) async fn bind(options: &Serve, progress: &StatusLine) -> Result<Api> {
+    /// When a file cannot be read, an object cannot be stored, the address is taken, or another process uses the state
+    /// directory.
+    pub(super) async fn bind(options: &ServeArgs, progress: &StatusLine) -> Result<EmbeddedApi> {
         let embedded = Embedded::new(ApiOptions::default());
         let loaded = seed(&embedded, &options.load, &options.links, progress)?;
-        let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
+        let wanted =
+            listen::ListenAddress::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
         let (identity, authority) = identity(&[wanted.ip()], &metrics)?;
-        let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+        let limits =
+            server::ConnectionLimits { patience: options.client_patience, ..server::ConnectionLimits::default() };
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let address = server.local_address()?;
         let moved = wanted.moved(address);
         let state = StateDir::lock(&options.state_dir)?;
         let kubeconfig = std::path::absolute(state.path.join("kubeconfig"))?;
-        Ok(Api {
+        Ok(EmbeddedApi {
             embedded,
             server,
             authority,
@@ -112,12 +115,13 @@ impl Api {
         })
     }
 
-    /// Writes the kubeconfig. That comes last: one that does not start leaves alone what belongs to another that runs.
+    /// Writes the kubeconfig. This is the last step: a process that fails to start does not overwrite the file of a
+    /// running one.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn invite(&self) -> Result<()> {
-        let Api { kubeconfig, .. } = self;
+    pub(super) fn write_kubeconfig(&self) -> Result<()> {
+        let EmbeddedApi { kubeconfig, .. } = self;
         let text = kubeconfig::text("topologist", &kubeconfig::url(self.address), &self.authority, &self.token);
         atomic_file::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
     }
@@ -129,7 +133,7 @@ impl Api {
     }
 }
 
-/// Serves an API, and sweeps what it keeps.
+/// Serves an API, and sweeps it regularly.
 pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output = ()>) {
     let sweeping = async {
         loop {
@@ -143,7 +147,7 @@ pub(super) async fn while_sweeping(sweep: impl Fn(), serving: impl Future<Output
     }
 }
 
-/// A certificate for the addresses, and the one that vouches for it.
+/// A certificate for the addresses, and its CA certificate.
 pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<ServerIdentity>, String)> {
     let mut names = BTreeSet::from(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
     let reachable = addresses.iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
@@ -156,17 +160,17 @@ pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(
     Ok((identity, issued.authority))
 }
 
-/// Stores the objects of the start.
-fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &StatusLine) -> Result<Contents> {
+/// Stores the initial objects.
+fn seed(embedded: &Embedded, paths: &[PathBuf], links: &LinkFlags, progress: &StatusLine) -> Result<LoadedContents> {
     progress.step("Reading files");
-    let input = Reader::new(&Variables::default(), links).read(paths)?;
+    let input = FileReader::new(&VariableFlags::default(), links).read(paths)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }
     // What has no name is nothing that can be stored, such as a review in a file.
     let is_stored =
-        |loaded: &&Loaded| !loaded.manifest.key.name.is_empty() || loaded.manifest.admitted_kind().is_some();
-    let stored: Vec<&Loaded> = input.objects.iter().filter(is_stored).collect();
+        |loaded: &&LoadedObject| !loaded.manifest.key.name.is_empty() || loaded.manifest.admitted_kind().is_some();
+    let stored: Vec<&LoadedObject> = input.objects.iter().filter(is_stored).collect();
     let mut count = BTreeMap::from(Kind::ALL.map(|kind| (kind.name(), 0_usize)));
     for loaded in &stored {
         let manifest = &loaded.manifest;
@@ -189,16 +193,16 @@ fn seed(embedded: &Embedded, paths: &[PathBuf], links: &Links, progress: &Status
     info!(clusters, classes, objects = stored.len(), "Loaded objects");
     let mut files: Vec<String> = stored.iter().map(|loaded| loaded.file.clone()).collect();
     files.dedup();
-    Ok(Contents { classes, clusters, files })
+    Ok(LoadedContents { classes, clusters, files })
 }
 
-/// Where an object stands.
-fn place(loaded: &Loaded) -> String {
-    let Loaded { file, manifest, .. } = loaded;
+/// The file and the line of an object.
+fn place(loaded: &LoadedObject) -> String {
+    let LoadedObject { file, manifest, .. } = loaded;
     format!("{file}:{}: {} {}", manifest.line, manifest.kind, manifest.key)
 }
 
-/// The definitions that are there besides those of files: ours, and those of kinds that come without one.
+/// The definitions besides those of files: those of Cluster API, and assumed ones of kinds without a definition.
 fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     let is_among_files = |definition: &Value| {
         manifests
@@ -209,8 +213,7 @@ fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     all.filter(|definition| !is_among_files(definition)).collect()
 }
 
-/// The object of a manifest as it is stored: a class with the status that its controller would give it, and a
-/// definition with its contracts.
+/// The object of a manifest as it is stored: a class gets the status of its controller, and a definition its contracts.
 fn object(manifest: &Manifest) -> Value {
     let mut value = manifest.value.clone();
     label_with_contracts(&mut value);
@@ -259,8 +262,8 @@ fn assumed_labels<'a>(group: &str, kind: &str, versions: impl Iterator<Item = &'
     labels
 }
 
-/// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract
-/// is that of DEC-17. With a template comes the kind that is cloned from it.
+/// Definitions of the kinds of providers without one: their objects may have any fields, and the contract is that of
+/// DEC-17. A template implies the kind that is cloned from it.
 fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     let ours: BTreeSet<String> =
         crd::definitions().iter().filter_map(|one| Some(one["metadata"]["name"].as_str()?.to_owned())).collect();
@@ -277,7 +280,7 @@ fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     kinds.map(|((group, kind), versions)| assumed_definition(group, kind, &versions)).collect()
 }
 
-/// How the groups of providers end.
+/// The suffix of the groups of providers.
 const PROVIDERS: &str = ".cluster.x-k8s.io";
 
 fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Value {
@@ -310,8 +313,8 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
     })
 }
 
-/// What a person at a terminal may do with the API.
-pub(super) fn add_invitation(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
+/// Adds the commands with which a user can reach the API.
+pub(super) fn add_usage(text: &mut Text, kubeconfig: &Path, address: SocketAddr) {
     text.line(format_args!(
         "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:"
     ));
@@ -343,7 +346,7 @@ mod tests {
     fn the_loaded_files_are_named_up_to_a_number() {
         let text = |count: usize| {
             let files = (0..count).map(|number| format!("{number}.yaml")).collect();
-            Contents { classes: 0, clusters: 0, files }.files_line()
+            LoadedContents { classes: 0, clusters: 0, files }.files_line()
         };
         assert_eq!(text(0), None);
         assert_eq!(text(2).unwrap(), "Loaded 0.yaml, 1.yaml");

@@ -1,4 +1,4 @@
-//! Input without anything to do for a command. This is probably a mistake, so it is an error without `--allow-empty`.
+//! Input without objects for a command. This is probably a mistake, so it is an error without `--allow-empty`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::io;
 
 use super::UNUSABLE;
 use super::args;
-use super::files::{Input, Loaded};
-use super::offline::Case;
+use super::files::{FileInput, LoadedObject};
+use super::offline::CommandInput;
 use super::output;
 use schema::field::enumerated;
 
-/// What a command looks for in its input.
+/// The objects that a command looks for in its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ExpectedInput {
     Judged,
     Defaulted,
     Rendered,
@@ -23,25 +23,31 @@ pub(super) enum Wanted {
     Compared,
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for ExpectedInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wanted::Judged => "nothing was checked: no Cluster and no ClusterClass was found",
-            Wanted::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
-            Wanted::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
-            Wanted::Planned => "nothing was planned: no Cluster with spec.topology and no ClusterClass was found",
-            Wanted::Simulated => "nothing was simulated: no Cluster with spec.topology was found",
-            Wanted::Compared => "nothing was planned: --from or --live gives nothing to compare with",
+            ExpectedInput::Judged => "nothing was checked: no Cluster and no ClusterClass was found",
+            ExpectedInput::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
+            ExpectedInput::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
+            ExpectedInput::Planned => {
+                "nothing was planned: no Cluster with spec.topology and no ClusterClass was found"
+            }
+            ExpectedInput::Simulated => "nothing was simulated: no Cluster with spec.topology was found",
+            ExpectedInput::Compared => "nothing was planned: --from or --live gives nothing to compare with",
         })
     }
 }
 
-/// Says that a command found nothing to do, and what it found instead; returns the exit code, unless the user accepts
+/// Prints that a command found no such objects, and which ones it found; returns the exit code, unless the user accepts
 /// that.
 ///
 /// # Errors
 /// When standard error cannot be written.
-pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Result<Option<u8>> {
+pub(super) fn check_found(
+    wanted: ExpectedInput,
+    case: &CommandInput,
+    flags: &args::InputFlags,
+) -> io::Result<Option<u8>> {
     if flags.allow_empty {
         return Ok(None);
     }
@@ -50,13 +56,13 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
     Ok(Some(UNUSABLE))
 }
 
-/// Says which objects are of a kind that is most likely a slip of one that is known.
+/// Prints the objects whose kind is most likely a misspelled known kind.
 ///
 /// # Errors
 /// When standard error cannot be written.
-pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
+pub(super) fn report_misspelled_kinds(case: &CommandInput) -> io::Result<()> {
     let mut told = BTreeSet::new();
-    for Loaded { file, manifest, .. } in case.inputs().into_iter().flat_map(|input| &input.objects) {
+    for LoadedObject { file, manifest, .. } in case.inputs().into_iter().flat_map(|input| &input.objects) {
         let Some((kind, api_version)) = manifest.meant() else { continue };
         if !told.insert((file, manifest.line, manifest.identity())) {
             continue;
@@ -74,9 +80,10 @@ pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
 }
 
 /// The kinds of the objects, each once: `only Deployment of apps/v1`.
-pub(super) fn holds<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> String {
+pub(super) fn holds<'a>(inputs: impl IntoIterator<Item = &'a FileInput>) -> String {
     let objects = inputs.into_iter().flat_map(|input| &input.objects);
-    let kinds: BTreeSet<_> = objects.map(|Loaded { manifest, .. }| (&*manifest.kind, &*manifest.api_version)).collect();
+    let kinds: BTreeSet<_> =
+        objects.map(|LoadedObject { manifest, .. }| (&*manifest.kind, &*manifest.api_version)).collect();
     match kinds.is_empty() {
         true => "no objects".to_owned(),
         false => {

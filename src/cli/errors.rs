@@ -1,13 +1,13 @@
-//! Errors of verdicts, as commands print them.
+//! The output of commands for errors of verdicts.
 
 use serde::Serialize;
 
 use engine::admission::{AdmissionOutcome, Verdict};
 use schema::field::{FieldError, RuleId};
 
-/// One error, as `-o json` prints it.
+/// An error in the output of `-o json`.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Shown {
+pub(super) struct ErrorRow {
     pub rule: RuleId,
     r#type: &'static str,
     field: String,
@@ -16,9 +16,9 @@ pub(super) struct Shown {
     pub rendered: String,
 }
 
-impl Shown {
-    pub(super) fn of(error: &FieldError) -> Self {
-        Shown {
+impl ErrorRow {
+    pub(super) fn from_error(error: &FieldError) -> Self {
+        ErrorRow {
             rule: error.rule,
             r#type: error.kind.reason(),
             field: error.path.to_string(),
@@ -29,13 +29,13 @@ impl Shown {
 }
 
 /// The errors of a verdict.
-pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
+pub(super) fn shown(verdict: &Verdict) -> Vec<ErrorRow> {
     let whole = |rule, r#type, message: &str| {
-        vec![Shown { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
+        vec![ErrorRow { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
     };
     match &verdict.outcome {
         AdmissionOutcome::Allowed => Vec::new(),
-        AdmissionOutcome::Invalid(errors) => errors.iter().map(Shown::of).collect(),
+        AdmissionOutcome::Invalid(errors) => errors.iter().map(ErrorRow::from_error).collect(),
         AdmissionOutcome::Forbidden { rule, message, .. } => whole(rule, "Forbidden", message),
         AdmissionOutcome::Undecodable(message) => whole("ADM-003", "BadRequest", message),
         AdmissionOutcome::Unknown { rule, message } => whole(rule, "InternalError", message),

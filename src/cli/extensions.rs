@@ -1,4 +1,4 @@
-//! Runtime Extensions of a command: those that run are called, and recorded answers are read from files.
+//! Runtime Extensions of a command: running ones are called, and recorded answers are read from files.
 //!
 //! ```text
 //! PatchCall ─► Question ─► key of the request ─► answered before? ─► Found<PatchAnswer>
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan
-//! again. Requests of a simulation hold times, so its recording says when it began. Answers are kept until the command
+//! again. Requests of a simulation contain times, so its recording has its start. Answers are cached until the command
 //! ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use super::args::extensions::{self as args, NamedExtension};
 use super::args::values;
 use super::atomic_file;
 use super::discovered::VariableServer;
-use super::live::{self, Connection};
+use super::live::{self, ClusterConnection};
 use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
 use engine::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
@@ -45,6 +45,7 @@ use model::hub::{Hook, Object, ObjectKey, annotation};
 use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 use server::extension_client::Client;
 use server::kubernetes::address::Resource;
+use server::kubernetes::extensions::CallFailure;
 use server::kubernetes::port_forward::Forward;
 
 /// The format of recordings.
@@ -52,15 +53,15 @@ const FORMAT: &str = "topologist.dev/extension-recording/v1";
 
 /// The extensions that a command can call.
 #[derive(Debug)]
-pub(super) struct Extensions {
+pub(super) struct CommandExtensions {
     runtime: Runtime,
-    extensions: BTreeMap<String, Extension>,
+    extensions: BTreeMap<String, RegisteredExtension>,
     /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
     unreachable: BTreeMap<String, String>,
     /// The labels of Namespaces, or why they are not known; read if the selector of an extension depends on them.
-    namespaces: Result<BTreeMap<String, StringMap>, String>,
+    namespaces: Result<BTreeMap<String, StringMap>, NamespacesError>,
     /// Every call and its outcome, by key.
-    made: Mutex<BTreeMap<String, Arc<Call>>>,
+    made: Mutex<BTreeMap<String, Arc<RecordedCall>>>,
     /// Why calls have no answer.
     unanswered: Mutex<BTreeSet<String>>,
     /// Whether the variables of a class cannot be used.
@@ -72,25 +73,30 @@ pub(super) struct Extensions {
     calls_hooks: bool,
 }
 
+/// Why the labels of Namespaces are not known.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot list Namespaces: {0}")]
+struct NamespacesError(#[from] kube::Error);
+
 #[derive(Debug)]
-struct Extension {
+struct RegisteredExtension {
     discovery: Box<RawValue>,
     registration: Registration,
     /// The namespaces that it is called for; all of them if a flag names the extension.
     selector: Selector,
-    source: Source,
+    source: AnswerSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum AnswerSource {
     Running(BaseUrl, Box<Client>),
     /// The file, and its calls by key.
-    Recorded(PathBuf, BTreeMap<String, Arc<Call>>),
+    Recorded(PathBuf, BTreeMap<String, Arc<RecordedCall>>),
 }
 
-/// What `--record` writes.
+/// The output of `--record`.
 #[derive(Debug, Serialize)]
-struct Written<'a> {
+struct WrittenRecording<'a> {
     format: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Timestamp>,
@@ -101,10 +107,10 @@ struct Written<'a> {
 struct WrittenExtension<'a> {
     name: &'a str,
     discovery: &'a RawValue,
-    calls: Vec<&'a Call>,
+    calls: Vec<&'a RecordedCall>,
 }
 
-/// The same, as it is read.
+/// The same, for reading.
 #[derive(Debug, Deserialize)]
 struct Recording {
     format: String,
@@ -117,12 +123,12 @@ struct Recording {
 struct RecordedExtension {
     name: String,
     discovery: Box<RawValue>,
-    calls: Vec<Call>,
+    calls: Vec<RecordedCall>,
 }
 
-/// A request, and either an answer or why there was none.
+/// A request, and either its answer or the error.
 #[derive(Debug, Serialize, Deserialize)]
-struct Call {
+struct RecordedCall {
     key: String,
     extension: String,
     hook: String,
@@ -135,7 +141,7 @@ struct Call {
     error: Option<String>,
 }
 
-impl Call {
+impl RecordedCall {
     fn outcome(&self) -> Result<&RawValue, &str> {
         match (&self.answer, &self.error) {
             (_, Some(error)) => Err(error),
@@ -145,7 +151,7 @@ impl Call {
     }
 }
 
-impl Extensions {
+impl CommandExtensions {
     /// Registers the extensions that the flags name, and those of a running cluster that can be reached from here
     /// (RH-3.8); none if there are neither flags nor ExtensionConfigs. `objects` may have the ExtensionConfigs of both.
     /// Extensions are called as long as the connection is open.
@@ -153,9 +159,9 @@ impl Extensions {
     /// # Errors
     /// When a file cannot be read, or the Discovery of an extension fails that a flag names.
     pub(super) fn open(
-        flags: &args::Extensions,
+        flags: &args::ExtensionFlags,
         objects: impl Fn() -> ObjectSet,
-        cluster: Option<&Connection>,
+        cluster: Option<&ClusterConnection>,
     ) -> Result<Option<Arc<Self>>> {
         if flags.extensions.is_empty() && cluster.is_none() {
             ensure!(flags.record.is_none(), "--record needs --extension NAME=URL|FILE");
@@ -175,7 +181,7 @@ impl Extensions {
     }
 
     /// Registers the extensions of a cluster; those that flags name take precedence.
-    fn register_cluster(&mut self, cluster: &Connection, objects: &ObjectSet) {
+    fn register_cluster(&mut self, cluster: &ClusterConnection, objects: &ObjectSet) {
         let is_config = |object: &&Arc<Object>| (object.group(), object.kind()) == (CONFIG_GROUP, CONFIG_KIND);
         for config in objects.iter().filter(is_config) {
             let name = config.name().to_owned();
@@ -195,9 +201,9 @@ impl Extensions {
         }
     }
 
-    fn named(flags: &args::Extensions, objects: &ObjectSet) -> Result<Self> {
+    fn named(flags: &args::ExtensionFlags, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut opened = Extensions {
+        let mut opened = CommandExtensions {
             extensions: BTreeMap::new(),
             unreachable: BTreeMap::new(),
             namespaces: Ok(BTreeMap::new()),
@@ -221,32 +227,32 @@ impl Extensions {
         Ok(opened)
     }
 
-    /// Also when the recorded simulation began, if it is one.
+    /// Adds an extension, and the start of its recorded simulation, if it is one.
     fn register(
         &self,
         named: &NamedExtension,
         objects: &ObjectSet,
         client: Option<&Client>,
-    ) -> Result<(Extension, Option<Timestamp>)> {
+    ) -> Result<(RegisteredExtension, Option<Timestamp>)> {
         let (discovery, source, start) = match &named.source {
-            args::Source::Running(address) => {
+            args::ExtensionSource::Running(address) => {
                 let client = client.context("there is no client")?;
                 let answer = self
                     .post(client, &address.discovery(), DISCOVERY)
                     .map_err(|error| anyhow!("Discovery: {error}"))?;
-                (answer, Source::Running(address.clone(), Box::new(client.clone())), None)
+                (answer, AnswerSource::Running(address.clone(), Box::new(client.clone())), None)
             }
-            args::Source::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
+            args::ExtensionSource::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
         };
         let settings = settings(objects, &named.name);
         let registration = Registration::from_discovery(&named.name, &discovery, settings).context("Discovery")?;
-        Ok((Extension { discovery, registration, selector: Selector::Everything, source }, start))
+        Ok((RegisteredExtension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
-    /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered
-    /// as it is now (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to
-    /// them.
-    fn register_config(&self, config: &Object, cluster: &Connection) -> Result<Extension, String> {
+    /// An extension of a cluster, called at the address of its ExtensionConfig, or why it is not called: its current
+    /// generation must have been discovered (RH-3.8). Services have names and addresses inside of the cluster only, so
+    /// a port is forwarded to them.
+    fn register_config(&self, config: &Object, cluster: &ClusterConnection) -> Result<RegisteredExtension, String> {
         let read = ExtensionConfig::from_object(config).map_err(|error| error.to_string())?;
         if config.annotation(annotation::PAUSED).is_some() {
             return Err("it is paused".to_owned());
@@ -262,26 +268,26 @@ impl Extensions {
             None => Client::trusting(Some(ca)),
         };
         let client = client.map_err(|error| error.to_string())?;
-        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
+        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY).map_err(|error| error.to_string())?;
         let registration =
             Registration::from_discovery(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
-        let source = Source::Running(read.address, Box::new(client));
-        Ok(Extension { discovery, registration, selector: read.selector, source })
+        let source = AnswerSource::Running(read.address, Box::new(client));
+        Ok(RegisteredExtension { discovery, registration, selector: read.selector, source })
     }
 
     /// The JSON value of an answer, or why the call failed.
-    fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, String> {
-        let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
-        first_value(&answer).map(ToOwned::to_owned).map_err(|error| error.to_string())
+    fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, CallFailure> {
+        let answer = self.runtime.block_on(client.call(target, body.to_owned()))?;
+        Ok(first_value(&answer)?.to_owned())
     }
 
-    /// When the simulation began whose recording answers.
+    /// The start of the recorded simulation.
     pub(super) fn recorded_start(&self) -> Option<Timestamp> {
         self.recorded_start
     }
 
-    /// Writes the recording that `--record` asks for; returns why calls have no answer. `start` is when the simulation
-    /// began, in a command that simulates.
+    /// Writes the recording for `--record`; returns why calls have no answer. `start` is the start of the simulation,
+    /// in a command that simulates.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -297,7 +303,7 @@ impl Extensions {
         Ok(self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
 
-    /// Whether a class has variables that its controller could not use: in a cluster, its Clusters would wait.
+    /// Whether a class has variables that its controller cannot use: in a cluster, its Clusters would wait.
     pub(super) fn is_faulty(&self) -> bool {
         self.is_faulty.load(Ordering::Relaxed)
     }
@@ -306,13 +312,14 @@ impl Extensions {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut extensions = Vec::new();
         for (name, extension) in &self.extensions {
-            let is_own = |call: &&Call| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
+            let is_own =
+                |call: &&RecordedCall| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
             let calls = made.values().map(|call| &**call).filter(is_own).collect();
             extensions.push(WrittenExtension { name, discovery: &extension.discovery, calls });
         }
         serde_json::to_writer_pretty(
             &mut *to,
-            &Written { format: FORMAT, start: start.or(self.recorded_start), extensions },
+            &WrittenRecording { format: FORMAT, start: start.or(self.recorded_start), extensions },
         )?;
         to.write_all(b"\n")
     }
@@ -323,24 +330,30 @@ impl Extensions {
         Found::Absent
     }
 
-    /// The outcome of a request to a handler, the same for all equal requests; `None` if the recording does not have
-    /// it.
-    fn outcome(&self, name: &str, handler: &ExtensionHandler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
+    /// The outcome of a request to a handler, the same for all equal requests; `None` if it is not in the recording.
+    fn outcome(
+        &self,
+        name: &str,
+        handler: &ExtensionHandler,
+        body: &str,
+        extension: &RegisteredExtension,
+    ) -> Option<Arc<RecordedCall>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Some(made.clone());
         }
         let fresh = match &extension.source {
-            Source::Recorded(_, calls) => calls.get(&key)?.clone(),
-            Source::Running(address, client) => {
+            AnswerSource::Recorded(_, calls) => calls.get(&key)?.clone(),
+            AnswerSource::Running(address, client) => {
                 let posted = self.post(client, &address.handler(handler), body);
-                let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
+                let (answer, error) =
+                    posted.map_or_else(|error| (None, Some(error.to_string())), |answer| (Some(answer), None));
                 let request = match self.record {
                     Some(_) => Some(RawValue::from_string(body.to_owned()).ok()?),
                     None => None,
                 };
                 let (extension, hook) = (name.to_owned(), handler.hook().to_owned());
-                Arc::new(Call { key: key.clone(), extension, hook, request, answer, error })
+                Arc::new(RecordedCall { key: key.clone(), extension, hook, request, answer, error })
             }
         };
         // The first outcome holds: another thread may have asked the same.
@@ -349,12 +362,13 @@ impl Extensions {
     }
 }
 
-impl Extensions {
-    /// The extension of a registered name and its handler.
+impl CommandExtensions {
+    /// The handler with a registered name, and its extension.
     ///
     /// # Errors
-    /// When the name is not one, or the extension has no such handler; without a reason if the extension is not called.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &ExtensionHandler), Option<String>> {
+    /// When the name is not registered, or the extension has no such handler; without a reason if the extension is not
+    /// called.
+    fn find(&self, name: &str, hook: &str) -> Result<(&RegisteredExtension, &ExtensionHandler), Option<String>> {
         let (handler, config) = registered_name(name)
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
         let extension = self.extensions.get(config).ok_or(None)?;
@@ -364,9 +378,8 @@ impl Extensions {
     /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
     ///
     /// # Errors
-    /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then
-    /// noted.
-    fn selects(&self, extension: &Extension, namespace: &str) -> Result<bool, Option<String>> {
+    /// When that depends on a Namespace that does not exist; without a reason if it is unknown, which is then noted.
+    fn selects(&self, extension: &RegisteredExtension, namespace: &str) -> Result<bool, Option<String>> {
         let Selector::Labels(_) = extension.selector else {
             return Ok(extension.selector.matches(&StringMap::default()));
         };
@@ -378,22 +391,22 @@ impl Extensions {
                 Some(labels) => Ok(extension.selector.matches(labels)),
                 None => Err(Some(failed("it does not exist"))),
             },
-            Err(reason) => {
-                self.remark(failed(reason));
+            Err(error) => {
+                self.remark(failed(&error.to_string()));
                 Err(None)
             }
         }
     }
 
-    /// The extension of a registered name and its handler, if it is called for an object; otherwise the result of the
-    /// call.
+    /// The handler with a registered name, and its extension, if it is called for an object; otherwise the result of
+    /// the call.
     fn asked<T>(
         &self,
         call: &str,
         name: &str,
         hook: &str,
         object: &ObjectKey,
-    ) -> Result<(&Extension, &ExtensionHandler), Found<T>> {
+    ) -> Result<(&RegisteredExtension, &ExtensionHandler), Found<T>> {
         let found = self.find(name, hook).map_err(|problem| match problem {
             Some(problem) => Found::Unreadable(problem),
             None => self.unanswered(self.absent(call, name)),
@@ -409,7 +422,7 @@ impl Extensions {
         }
     }
 
-    /// Says something about the result.
+    /// Prints a remark about the result.
     fn remark(&self, remark: String) {
         self.unanswered::<()>(remark);
     }
@@ -421,16 +434,16 @@ impl Extensions {
         format!("{call}: no --extension {config}=URL|FILE{}", reason.unwrap_or_default())
     }
 
-    /// Why a request to this extension has no answer, although the extension is there.
-    fn no_outcome(call: &str, extension: &Extension) -> String {
+    /// Why a request to this registered extension has no answer.
+    fn no_outcome(call: &str, extension: &RegisteredExtension) -> String {
         match &extension.source {
-            Source::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
-            Source::Running(..) => format!("{call}: the request is not JSON"),
+            AnswerSource::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
+            AnswerSource::Running(..) => format!("{call}: the request is not JSON"),
         }
     }
 }
 
-impl ExtensionServer for Extensions {
+impl ExtensionServer for CommandExtensions {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         let name = &call.extension;
         let (extension, handler) = match self.asked(&call.to_string(), name, call.hook.name(), &call.cluster) {
@@ -480,7 +493,7 @@ impl ExtensionServer for Extensions {
                         continue;
                     }
                 }
-                if matches!(extension.source, Source::Running(..)) && !self.calls_hooks {
+                if matches!(extension.source, AnswerSource::Running(..)) && !self.calls_hooks {
                     self.remark(passed(config));
                     continue;
                 }
@@ -491,7 +504,9 @@ impl ExtensionServer for Extensions {
                 let Some(made) = self.outcome(&name, handler, &body, extension) else {
                     self.remark(match &extension.source {
                         // The session that was recorded did not call hooks either.
-                        Source::Recorded(_, calls) if !calls.values().any(|made| made.hook == call.hook.name()) => {
+                        AnswerSource::Recorded(_, calls)
+                            if !calls.values().any(|made| made.hook == call.hook.name()) =>
+                        {
                             passed(config)
                         }
                         _ => format!("{}; it is assumed to pass", Self::no_outcome(&call.to_string(), extension)),
@@ -508,7 +523,7 @@ impl ExtensionServer for Extensions {
     }
 }
 
-impl VariableServer for Extensions {
+impl VariableServer for CommandExtensions {
     fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let call = format!("{DISCOVER_VARIABLES} of {name}");
         let (extension, handler) = match self.asked(&call, name, DISCOVER_VARIABLES, class) {
@@ -535,8 +550,8 @@ impl VariableServer for Extensions {
 }
 
 /// A client, if an extension is called.
-fn client(flags: &args::Extensions) -> Result<Option<Client>> {
-    let is_running = |named: &NamedExtension| matches!(named.source, args::Source::Running(_));
+fn client(flags: &args::ExtensionFlags) -> Result<Option<Client>> {
+    let is_running = |named: &NamedExtension| matches!(named.source, args::ExtensionSource::Running(_));
     if !flags.extensions.iter().any(is_running) {
         return Ok(None);
     }
@@ -546,13 +561,14 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
 }
 
-/// The labels of all Namespaces of a cluster, in whose place those of files come.
-fn namespaces(cluster: &Connection, objects: &ObjectSet) -> Result<BTreeMap<String, StringMap>, String> {
+/// The labels of all Namespaces of a cluster; Namespaces of files replace them.
+fn namespaces(
+    cluster: &ClusterConnection,
+    objects: &ObjectSet,
+) -> Result<BTreeMap<String, StringMap>, NamespacesError> {
     const KIND: &str = "Namespace";
     let client = cluster.client();
-    let stored = cluster
-        .block_on(live::list(&client, &Resource::known("", "v1", KIND), None))
-        .map_err(|error| format!("cannot list Namespaces: {error}"))?;
+    let stored = cluster.block_on(live::list(&client, &Resource::known("", "v1", KIND), None))?;
     let stored = stored.into_iter().filter_map(|namespace| Object::try_from(namespace).ok()).map(Arc::new);
     let of_files = objects.iter().filter(|object| (object.group(), object.kind()) == ("", KIND)).cloned();
     let labels = |namespace: Arc<Object>| {
@@ -561,7 +577,7 @@ fn namespaces(cluster: &Connection, objects: &ObjectSet) -> Result<BTreeMap<Stri
     Ok(stored.chain(of_files).map(labels).collect())
 }
 
-/// What is said when the lifecycle hooks of an extension are not called.
+/// The remark about an extension whose lifecycle hooks are not called.
 fn passed(config: &str) -> String {
     format!(
         "ExtensionConfig {config}: lifecycle hooks are not called, and are assumed to pass (--call-hooks calls them)"
@@ -575,8 +591,9 @@ fn hooks(config: &Object) -> bool {
     handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
 
-/// What a recording has of an extension, with the requests if it is recorded again, and when its simulation began.
-fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source, Option<Timestamp>)> {
+/// The recorded discovery and calls of an extension, with the requests if it is recorded again, and the start of its
+/// simulation.
+fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, AnswerSource, Option<Timestamp>)> {
     let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
@@ -584,14 +601,14 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
     let Some(found) = recording.extensions.into_iter().find(|found| found.name == name) else {
         bail!("{} has no answers of {name}", file.display());
     };
-    let kept = |call: Call| Call { request: call.request.filter(|_| with_requests), ..call };
+    let kept = |call: RecordedCall| RecordedCall { request: call.request.filter(|_| with_requests), ..call };
     let calls = found.calls.into_iter().map(|call| (call.key.clone(), Arc::new(kept(call)))).collect();
     let start = recording.start.map(values::start).transpose();
     let start = start.map_err(|fault| anyhow!("{}: start {fault}", file.display()))?;
-    Ok((found.discovery, Source::Recorded(file.to_owned(), calls), start))
+    Ok((found.discovery, AnswerSource::Recorded(file.to_owned(), calls), start))
 }
 
-/// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
+/// The settings of an ExtensionConfig of the files; empty if it is absent (RH-5.6).
 pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, String> {
     let (group, kind) = (CONFIG_GROUP, CONFIG_KIND);
     // An object of a file that names no namespace counts as one of the default namespace.
@@ -601,7 +618,7 @@ pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, Stri
     found.and_then(|config| config.texts("spec.settings").ok()).unwrap_or_default()
 }
 
-/// The key of a request: equal ones to the same handler have the same.
+/// The key of a request: equal requests to the same handler have the same key.
 fn key(name: &str, hook: &str, body: &str) -> String {
     let text = format!("{name}\n{hook}\n{body}");
     let hash = digest(&SHA256, text.as_bytes());

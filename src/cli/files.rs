@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::args::{Links, Variables};
+use super::args::{LinkFlags, VariableFlags};
 use super::hints;
-use super::sources::{Refused, Sources};
-use super::substitution::{self, Lookup};
+use super::sources::{RefusedFile, Sources};
+use super::substitution::{self, VariableLookup};
 use golang::yaml::{self, RepeatedKey};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest::{self, Manifest};
 
-/// An object and the file that it came from.
+/// An object and its file.
 #[derive(Clone, Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedObject {
     pub file: String,
     pub manifest: Manifest,
     /// Keys that come again in the document, said of its first object.
@@ -45,37 +45,37 @@ pub(super) struct Undecoded {
     pub reason: String,
 }
 
-/// Everything that some paths hold.
+/// The content of the given paths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Input {
+pub(super) struct FileInput {
     /// The objects in the order of paths and documents; files of a folder are sorted by name.
-    pub objects: Vec<Loaded>,
-    /// Some of them in further versions, as an API server converted them.
+    pub objects: Vec<LoadedObject>,
+    /// Some of the objects in further versions, as an API server converted them.
     pub conversions: Vec<Object>,
-    /// Objects that an API server was asked for and does not have.
+    /// Objects that are missing on the API server.
     pub missing: BTreeSet<ObjectRef>,
-    /// What a running cluster has stored and does not decode.
+    /// Stored objects of a running cluster that do not decode.
     pub undecoded: Vec<Undecoded>,
-    /// What could not be read, besides the objects that could.
+    /// Unreadable files and documents.
     pub unreadable: Vec<Unreadable>,
-    /// Documents of folders that are no objects, such as values of other tools.
+    /// Documents of folders that are not objects, such as values of other tools.
     pub passed_over: Vec<Unreadable>,
 }
 
 /// Reads the files of a command, within limits on their bytes ([`super::sources`]).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reader {
-    variables: Variables,
+pub(super) struct FileReader {
+    variables: VariableFlags,
     sources: Sources,
 }
 
-impl Reader {
+impl FileReader {
     /// Reads with these flags.
-    pub(super) fn new(variables: &Variables, links: &Links) -> Self {
-        Reader { variables: variables.clone(), sources: Sources::new(links) }
+    pub(super) fn new(variables: &VariableFlags, links: &LinkFlags) -> Self {
+        FileReader { variables: variables.clone(), sources: Sources::new(links) }
     }
 
-    /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are
+    /// Reads files, folders and `-`. Folders may contain other files besides objects: names that begin with a dot are
     /// skipped, and documents without apiVersion and kind are passed over.
     ///
     /// The named variables of the texts are replaced first ([`substitution`]).
@@ -83,8 +83,8 @@ impl Reader {
     /// # Errors
     /// When a path cannot be read at all. A broken document is no error; it is listed in the result, and so is a file
     /// of a folder that must not be read.
-    pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<Input> {
-        let mut input = Input::default();
+    pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<FileInput> {
+        let mut input = FileInput::default();
         let mut seen = BTreeSet::new();
         for path in paths {
             if path == Path::new("-") {
@@ -99,7 +99,7 @@ impl Reader {
                         input.add(&file.display().to_string(), &text, &self.variables, file != *path);
                     }
                     Ok(_) => {}
-                    Err(Refused { path, reason }) => input
+                    Err(RefusedFile { path, reason }) => input
                         .unreadable
                         .push(Unreadable { file: path.display().to_string(), reason: format!(" {reason}") }),
                 }
@@ -109,8 +109,8 @@ impl Reader {
     }
 }
 
-impl Input {
-    fn add(&mut self, file: &str, text: &str, variables: &Variables, is_of_folder: bool) {
+impl FileInput {
+    fn add(&mut self, file: &str, text: &str, variables: &VariableFlags, is_of_folder: bool) {
         let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
         let resolved = match variables.is_empty() {
             true => Ok(Cow::Borrowed(text)),
@@ -128,7 +128,7 @@ impl Input {
             match document.map(manifest::objects) {
                 Ok(Ok(objects)) => {
                     let mut repeated = Some(repeated);
-                    self.objects.extend(objects.into_iter().map(|manifest| Loaded {
+                    self.objects.extend(objects.into_iter().map(|manifest| LoadedObject {
                         file: file.to_owned(),
                         manifest,
                         repeated: repeated.take().unwrap_or_default(),
@@ -137,7 +137,7 @@ impl Input {
                 Ok(Err(no_object)) if is_of_folder => self.passed_over.push(unreadable(no_object.to_string())),
                 Ok(Err(no_object)) => self.unreadable.push(unreadable(no_object.to_string())),
                 Err(error) => {
-                    let hint = hints::of_place(&text, error.line).map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    let hint = hints::for_line(&text, error.line).map(|hint| format!(" ({hint})")).unwrap_or_default();
                     self.unreadable.push(unreadable(format!("{error}{hint}")));
                 }
             }
@@ -146,10 +146,10 @@ impl Input {
 }
 
 /// A variable of the environment, if the command line names it (DEC-65).
-fn lookup(name: &str, variables: &Variables) -> Lookup {
+fn lookup(name: &str, variables: &VariableFlags) -> VariableLookup {
     match (variables.include(name), std::env::var(name)) {
-        (false, _) => Lookup::NotNamed,
-        (true, Ok(value)) => Lookup::Set(value),
-        (true, Err(_)) => Lookup::Unset,
+        (false, _) => VariableLookup::NotNamed,
+        (true, Ok(value)) => VariableLookup::Set(value),
+        (true, Err(_)) => VariableLookup::Unset,
     }
 }

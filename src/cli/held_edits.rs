@@ -1,4 +1,4 @@
-//! Edits in files that a ceiling would hold (DEC-59), with the numbers of the webhook.
+//! Edits in files that a ceiling would deny (DEC-59), with the numbers of the webhook.
 //!
 //! ```text
 //! stored objects, new templates ─► each changed template ─► each changed ClusterClass ─► each changed Cluster
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::offline::{Case, Subject};
+use super::offline::{CommandInput, ReviewSubject};
 use super::rollout;
 use engine::admission::{AdmissionSettings, EditedObject};
 use engine::comparison::held_edit::HeldEdit;
@@ -25,19 +25,19 @@ use model::world::{Facts, ObjectSet, Record};
 use schema::budget::Stop;
 use server::kubernetes::sizes::worker_state;
 
-/// How long the machines of all edits may be counted. What is not counted by then has an upper bound, as in a review.
+/// Maximum time for counting the machines of all edits. After that, upper bounds are used, as in a review.
 const TIME: Duration = Duration::from_mins(5);
 
-/// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those after all
-/// edits. Other denials come first: no edit is denied for another reason.
+/// The edits of the new files of `case` that a ceiling holds: that of `flag`, or those of classes. `facts` are those
+/// after all edits. Other denials come first: no edit is denied for another reason.
 pub(super) fn held_edits(
-    case: &Case,
-    subjects: &[Subject<'_>],
+    case: &CommandInput,
+    subjects: &[ReviewSubject<'_>],
     facts: &Facts,
     (settings, flag): (&AdmissionSettings, Option<u32>),
     now: Timestamp,
 ) -> Vec<HeldEdit> {
-    let had_ceiling = |subject: &Subject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
+    let had_ceiling = |subject: &ReviewSubject<'_>| subject.had_text(MAX_REPLACED_MACHINES);
     if !Ceiling::is_set(facts, flag) && !subjects.iter().any(had_ceiling) {
         return Vec::new();
     }
@@ -53,12 +53,12 @@ pub(super) fn held_edits(
     held
 }
 
-/// The edits in the order in which they are taken to be applied.
-fn edits(case: &Case, subjects: &[Subject<'_>], stored: &Facts) -> Vec<Edit> {
+/// The edits in the assumed order of their application.
+fn edits(case: &CommandInput, subjects: &[ReviewSubject<'_>], stored: &Facts) -> Vec<Edit> {
     let mut edits: Vec<Edit> = template_edits(case, stored);
     for kind in [Kind::ClusterClass, Kind::Cluster] {
         let of_kind = subjects.iter().filter(|subject| subject.kind == kind);
-        edits.extend(of_kind.filter_map(Subject::edited).filter_map(edit));
+        edits.extend(of_kind.filter_map(ReviewSubject::edited).filter_map(edit));
     }
     edits
 }
@@ -72,7 +72,7 @@ pub(super) fn edit(edited: EditedObject) -> Option<Edit> {
 }
 
 /// Templates of the new files that a class refers to before the change.
-pub(super) fn template_edits(case: &Case, stored: &Facts) -> Vec<Edit> {
+pub(super) fn template_edits(case: &CommandInput, stored: &Facts) -> Vec<Edit> {
     let (Some(known), changed) = (stored.objects(), case.objects()) else { return Vec::new() };
     let mut seen = BTreeSet::new();
     let written = case.new.objects.iter().map(|loaded| &loaded.manifest);
@@ -106,7 +106,7 @@ fn hold(edit: &Edit, stored: &Facts, flag: Option<u32>, means: Means<'_>) -> Opt
 /// Bounds and time of a computation.
 type Means<'a> = (Options, Timestamp, &'a Stop);
 
-/// What the edit does to machines, with all facts at hand.
+/// The impact of the edit, with all facts at hand.
 fn impact(edit: &Edit, stored: &Facts, (options, now, stop): Means<'_>) -> Option<(ImpactCase, Impact)> {
     let case = ImpactCase::for_edit(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| {
@@ -136,7 +136,7 @@ fn store(stored: &mut Facts, edit: Edit) {
     }
 }
 
-/// Notes the machines that MachineDeployments have, as the watch of a server does.
+/// Adds the machines of MachineDeployments to the facts, as the watch of a server does.
 fn put_sizes(facts: &mut Facts) {
     let clusters: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
     let Some(objects) = facts.objects() else { return };

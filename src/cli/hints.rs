@@ -1,31 +1,31 @@
 //! Hints about mistakes in copied examples: gaps, quotes of word processors, lines that lost their breaks.
 
-/// A sign that a text holds, and what it means.
+/// A sign in a text, and its meaning.
 type Hint = (fn(&str) -> bool, &'static str);
 
-/// Signs of lines that YAML cannot read, or of the line before.
+/// Signs in a line that YAML cannot read, or in the line before.
 const OF_LINES: &[Hint] = &[
     (stands_for_a_gap, "\"...\" is a placeholder for omitted text: write the text, or remove the line"),
     (has_curly_quotes, "YAML reads curly quotes as part of the text: write \" or '"),
     (has_lost_its_breaks, "one line holds several fields: its line breaks and indentation are lost"),
 ];
 
-/// Signs of texts that YAML reads, and not as they were meant.
+/// Signs in texts that YAML reads in another way than intended.
 const OF_TEXTS: &[Hint] = &[
     (stands_for_a_gap, "is only \"...\", a placeholder for omitted text"),
     (is_in_curly_quotes, "is in curly quotes, which are part of the text to YAML: write \" or '"),
 ];
 
-/// What may be wrong where a text cannot be read; lines count from 1.
-pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
+/// A hint for an unreadable line; lines count from 1.
+pub(super) fn for_line(text: &str, line: usize) -> Option<&'static str> {
     let lines: Vec<&str> = text.lines().take(line).collect();
     // A parser notices some things only when the next line does not fit.
     let mut near = lines.iter().rev().filter(|line| !line.trim().is_empty()).take(2);
     near.find_map(|line| find(OF_LINES, line))
 }
 
-/// What may be wrong with a text that could be read.
-pub(super) fn of_text(text: &str) -> Option<&'static str> {
+/// A hint for a readable text.
+pub(super) fn for_text(text: &str) -> Option<&'static str> {
     find(OF_TEXTS, text)
 }
 
@@ -72,7 +72,7 @@ mod tests {
             ("", 1, None),
             ("a\n", 0, None),
         ] {
-            assert_eq!(of_place(text, line), want, "{text:?}");
+            assert_eq!(for_line(text, line), want, "{text:?}");
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
             ("\"a\"", false),
             ("", false),
         ] {
-            assert_eq!(of_text(text).is_some(), is_found, "{text:?}");
+            assert_eq!(for_text(text).is_some(), is_found, "{text:?}");
         }
     }
 }

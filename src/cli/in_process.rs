@@ -1,6 +1,6 @@
-//! The webhooks of the embedded API: the same router, called in the process.
+//! The webhooks of the embedded API: the router of the server, called in the process.
 //!
-//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test
+//! [`hooks`] lists the reviewed writes, and `manifests/webhooks/webhooks.yaml` does for kube-apiserver; a test
 //! compares the two. There is no conversion before a review: every end point reads both versions.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use model::hub::GROUP;
 use model::hub::contract::plural;
 use server::webhook::{extension_configs, template_deletions, templates};
 
-/// How long a review may take, in seconds.
+/// Timeout of a review, in seconds.
 const TIMEOUT: u32 = 10;
 
 /// The name of a webhook in its configuration.
@@ -30,7 +30,7 @@ fn name(hook: &WebhookRules) -> String {
         HookPhase::Default => "default",
         HookPhase::Validate => "validation",
     };
-    // One that takes what is written in a version as it is says which.
+    // A hook with `matchPolicy: Exact` names the version of the writes that it reviews.
     let version = hook.versions.first().filter(|_| hook.is_exact).map(|version| format!(".{version}"));
     format!("{phase}{}.{}.topologist.dev", version.unwrap_or_default(), hook.kind.name().to_lowercase())
 }
@@ -50,8 +50,8 @@ fn matches(hook: &WebhookRules, phase: AdmissionPhase, asked: &AdmissionAttribut
         && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == asked.version))
 }
 
-/// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; none for a deletion.
-fn of_extension_config(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+/// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; `None` for a deletion.
+fn extension_config_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_asked = asked.group == CONFIG_GROUP
         && asked.resource == plural(CONFIG_KIND)
         && asked.subresource.is_empty()
@@ -65,8 +65,8 @@ fn of_extension_config(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -
     Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: false })
 }
 
-/// The webhook for a write of what may be a template of a class, as in `manifests/components/templates`.
-fn of_template(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+/// The webhook for a write of a possible template of a class, as in `manifests/components/templates`.
+fn template_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_template = phase == AdmissionPhase::Validating
         && asked.subresource.is_empty()
         && !asked.namespace.is_empty()
@@ -86,7 +86,7 @@ pub(super) struct InProcess {
 }
 
 impl InProcess {
-    /// Asks the end points of `router`; with `lifecycle` those for machines as well (MA-28).
+    /// Calls the end points of `router`; with `lifecycle` those for machines as well (MA-28).
     pub(super) fn new(router: Router, lifecycle: bool) -> Self {
         InProcess { router, hooks: webhook_rules(lifecycle) }
     }
@@ -119,7 +119,7 @@ impl Admission for InProcess {
         let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
         let hooks =
             asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
-        hooks.chain(of_template(phase, asked)).chain(of_extension_config(phase, asked)).collect()
+        hooks.chain(template_webhook(phase, asked)).chain(extension_config_webhook(phase, asked)).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use super::args::Serve;
-use super::args::leading::{Controllers, Flags};
+use super::args::ServeArgs;
+use super::args::leading::{ControllerFlags, Controllers};
 use super::tasks::supervise;
 use engine::topology::{Options, SizeLimit};
 use machines::lifecycle::{GroupKind, MachineSettings};
@@ -24,8 +24,8 @@ use schema::budget::MemoryPool;
 use server::extension_client::Clients;
 use server::kubernetes::cache::Cache;
 use server::kubernetes::contract::Definitions;
-use server::kubernetes::extensions::Extensions;
-use server::kubernetes::history::History;
+use server::kubernetes::extensions::ExtensionCaller;
+use server::kubernetes::history::ApiHistory;
 use server::kubernetes::incumbent::{self, Incumbent};
 use server::kubernetes::lease::{Candidacy, Election, Leadership};
 use server::reconciler::controller::ClassController;
@@ -39,18 +39,18 @@ use server::telemetry::metrics::Metrics;
 
 /// The namespace of an installation.
 pub(super) const NAMESPACE: &str = "topologist-system";
-/// How long it usually takes at most to find out that Cluster API's controllers do not run.
+/// Usual maximum time to find out that Cluster API's controllers do not run.
 const SETTLED: Duration = Duration::from_secs(2);
 /// The time between two log lines while the API server does not answer.
 const REPEATED: Duration = Duration::from_secs(5);
-/// For how long an API server that was not there before may forbid what it allows later on.
+/// Time after its start in which an API server may forbid requests that it allows later.
 const STARTING: Duration = Duration::from_secs(10);
 /// The time between two log lines of controllers that wait.
 const REMINDER: Duration = Duration::from_secs(30);
-/// How long a clean stop may take to give the lease back.
+/// Timeout of giving the lease back at a clean stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-impl Flags {
+impl ControllerFlags {
     /// The namespace of the Lease and of the other objects of the installation.
     fn namespace(&self, client: &kube::Client, is_in_pod: bool) -> String {
         let own = || if is_in_pod { client.default_namespace() } else { NAMESPACE }.to_owned();
@@ -58,17 +58,17 @@ impl Flags {
     }
 }
 
-/// The means of the leader election, which it shares with no other work: neither many requests nor computations delay a
-/// renewal of the Lease (DEC-101).
-pub(super) struct Leases {
-    /// A client with a connection of its own.
+/// Dedicated resources of the leader election: neither many requests nor computations delay a renewal of the Lease
+/// (DEC-101).
+pub(super) struct ElectionSetup {
+    /// A client with a separate connection.
     pub client: kube::Client,
     pub runtime: Handle,
     /// Learns of a Lease whose version goes back.
-    pub history: Arc<History>,
+    pub history: Arc<ApiHistory>,
 }
 
-/// A part in the leader election.
+/// The participation in the leader election.
 #[derive(Debug)]
 pub(super) struct Leading {
     pub leadership: Leadership,
@@ -79,8 +79,13 @@ pub(super) struct Leading {
 }
 
 impl Leading {
-    /// Takes part from now on.
-    fn start(options: &Serve, leases: &Leases, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Leading {
+    /// Starts the election.
+    fn start(
+        options: &ServeArgs,
+        leases: &ElectionSetup,
+        metrics: &Arc<Metrics>,
+        tasks: &mut JoinSet<&'static str>,
+    ) -> Leading {
         let flags = &options.leading;
         let namespace = flags.namespace(&leases.client, options.is_in_pod());
         let candidacy = Candidacy::new(&*namespace, &*flags.lease_name, flags.lease_duration);
@@ -106,20 +111,20 @@ impl Leading {
     }
 }
 
-/// What controllers share with the webhook.
+/// The resources that controllers share with the webhook.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<'a> {
+pub(super) struct ControllerContext<'a> {
     pub client: &'a kube::Client,
-    pub leases: &'a Leases,
+    pub leases: &'a ElectionSetup,
     pub cache: &'a Arc<Cache>,
     pub metrics: &'a Arc<Metrics>,
     /// The memory of computations.
     pub memory: &'a Arc<MemoryPool>,
 }
 
-/// What the machine controllers need besides what all controllers need.
+/// The additional dependencies of the machine controllers.
 #[derive(Clone, Debug)]
-pub(super) struct Machines {
+pub(super) struct MachineSetup {
     pub settings: MachineSettings,
     pub workloads: Arc<dyn WorkloadClusters>,
 }
@@ -127,15 +132,15 @@ pub(super) struct Machines {
 /// Starts the chosen controllers; `None` when there is nothing to lead.
 ///
 /// # Errors
-/// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving regardless of what
-/// becomes of the controllers, which wait until the others are gone.
+/// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving while the
+/// controllers wait until the others have stopped.
 pub(super) async fn start(
-    options: &Serve,
-    shared: &Shared<'_>,
-    machines: Option<Machines>,
+    options: &ServeArgs,
+    shared: &ControllerContext<'_>,
+    machines: Option<MachineSetup>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
-    let Shared { client, leases, cache, metrics, memory } = *shared;
+    let ControllerContext { client, leases, cache, metrics, memory } = *shared;
     let gates = options.rules.feature_gates;
     let chosen = options.leading.chosen(options.is_in_pod() || options.embedded);
     if chosen == Controllers::NONE || !gates.cluster_topology {
@@ -150,9 +155,10 @@ pub(super) async fn start(
     let leading = Leading::start(options, leases, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
     let clients = Clients::new(options.leading.extension_identity());
-    let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));
+    let extensions =
+        gates.runtime_sdk.then(|| Arc::new(ExtensionCaller::new(client.clone(), clients, metrics.clone())));
     let setup = Setup { client, leadership: leading.leadership.clone(), cache, extensions, metrics };
-    let together = Together { controllers: controllers(options, chosen, (&setup, memory), machines), setup };
+    let together = ControllerGroup { controllers: controllers(options, chosen, (&setup, memory), machines), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
     Ok(Some(leading))
@@ -171,12 +177,12 @@ where
     Box::new(move |definitions| run(one.clone(), definitions).boxed())
 }
 
-/// The chosen controllers with what logs call them.
+/// The chosen controllers with their names in logs.
 fn controllers(
-    options: &Serve,
+    options: &ServeArgs,
     chosen: Controllers,
     (setup, memory): (&Setup, &Arc<MemoryPool>),
-    machines: Option<Machines>,
+    machines: Option<MachineSetup>,
 ) -> Vec<(&'static str, Controller)> {
     let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
     let mut all = Vec::new();
@@ -192,7 +198,7 @@ fn controllers(
         all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));
     }
     let mut awaits_finalizer = false;
-    if let Some(Machines { settings, workloads }) = machines.filter(|_| chosen.topologies) {
+    if let Some(MachineSetup { settings, workloads }) = machines.filter(|_| chosen.topologies) {
         awaits_finalizer = !settings.is_external(&GroupKind::core(Kind::Cluster.name()));
         let one = LifecycleController { setup: setup(), settings, workloads };
         all.push(("the controllers of machines", controller(one, LifecycleController::run)));
@@ -210,13 +216,13 @@ fn controllers(
     all
 }
 
-/// Controllers that run side by side and share one watch of CustomResourceDefinitions.
-struct Together {
+/// Controllers that run concurrently and share one watch of CustomResourceDefinitions.
+struct ControllerGroup {
     controllers: Vec<(&'static str, Controller)>,
     setup: Setup,
 }
 
-impl Together {
+impl ControllerGroup {
     /// Runs them until one of them ends, which none should; the others end with it.
     async fn run(&self) {
         let Setup { client, metrics, .. } = self.setup.clone();
@@ -236,9 +242,9 @@ impl Together {
     }
 }
 
-/// What is known of Cluster API's own controllers; with --take-over they do not matter.
+/// The state of Cluster API's own controllers; ignored with --take-over.
 fn watch_incumbent(
-    flags: &Flags,
+    flags: &ControllerFlags,
     client: &kube::Client,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
@@ -254,7 +260,7 @@ fn watch_incumbent(
 /// Returns once Cluster API's own controllers do not run. Waits for an API server that does not answer.
 ///
 /// # Errors
-/// When those controllers run, or when this client may not find out.
+/// When those controllers run, or when this client may not read their Leases.
 async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()> {
     // Since when the API server forbids it. One that has just started forbids more than later on.
     let (mut forbidden, mut has_waited, mut logged) = (None, false, None::<Instant>);
@@ -310,8 +316,7 @@ async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumben
     }
 }
 
-/// Waits until Cluster API's controllers do not run. Logs what it waits for when that is not over at once, and again
-/// every [`REMINDER`].
+/// Waits until Cluster API's controllers do not run. Logs the reason if it has to wait, and again every [`REMINDER`].
 async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
     let mut pause = SETTLED;
     loop {

@@ -1,4 +1,4 @@
-//! Where servers listen: at the address that is given, or at the first free port from a default on.
+//! Addresses of servers: the given address, or the first free port from a default on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,25 +7,25 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use server::telemetry::metrics::Metrics;
-use server::webhook::server::{Limits, Server};
+use server::webhook::server::{ConnectionLimits, HttpServer};
 use tls::identity::ServerIdentity;
 
-/// How many ports after a default are tried.
+/// Number of ports after the default that are tried.
 const NEXT_PORTS: u16 = 100;
 
 /// An address to listen on, and the flag that sets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Address {
+pub(super) struct ListenAddress {
     address: SocketAddr,
     flag: &'static str,
     /// Whether the next free port is taken when this one is in use.
     moves: bool,
 }
 
-impl Address {
+impl ListenAddress {
     /// The given address, or the default port; with `moves` the first free port from the default on.
     pub(super) fn new(given: Option<SocketAddr>, flag: &'static str, default: (IpAddr, u16), moves: bool) -> Self {
-        Address { address: given.unwrap_or(default.into()), flag, moves: moves && given.is_none() }
+        ListenAddress { address: given.unwrap_or(default.into()), flag, moves: moves && given.is_none() }
     }
 
     pub(super) fn ip(&self) -> IpAddr {
@@ -35,13 +35,13 @@ impl Address {
     /// Binds the address.
     ///
     /// # Errors
-    /// When the address cannot be bound, nor any port after it that may be taken instead.
+    /// When neither the address nor one of the alternative ports can be bound.
     pub(super) async fn bind(
         self,
         identity: Option<Arc<ServerIdentity>>,
-        limits: Limits,
+        limits: ConnectionLimits,
         metrics: Arc<Metrics>,
-    ) -> Result<Server> {
+    ) -> Result<HttpServer> {
         let first = self.address.port();
         let last = if self.moves { first.saturating_add(NEXT_PORTS) } else { first };
         let mut outcome = self.bind_port(first, identity.as_ref(), limits, &metrics).await;
@@ -58,13 +58,13 @@ impl Address {
         &self,
         port: u16,
         identity: Option<&Arc<ServerIdentity>>,
-        limits: Limits,
+        limits: ConnectionLimits,
         metrics: &Arc<Metrics>,
-    ) -> io::Result<Server> {
-        Server::bind(SocketAddr::new(self.ip(), port), identity.cloned(), limits, metrics.clone()).await
+    ) -> io::Result<HttpServer> {
+        HttpServer::bind(SocketAddr::new(self.ip(), port), identity.cloned(), limits, metrics.clone()).await
     }
 
-    /// What to say when another port was bound than the default.
+    /// The message when another port than the default was bound.
     pub(super) fn moved(&self, bound: SocketAddr) -> Option<String> {
         let wanted = self.address.port();
         (self.moves && bound.port() != wanted)
@@ -78,8 +78,8 @@ mod tests {
 
     use super::*;
 
-    async fn bind(address: Address) -> Result<SocketAddr> {
-        let server = address.bind(None, Limits::default(), Arc::default()).await?;
+    async fn bind(address: ListenAddress) -> Result<SocketAddr> {
+        let server = address.bind(None, ConnectionLimits::default(), Arc::default()).await?;
         Ok(server.local_address()?)
     }
 
@@ -88,15 +88,17 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let used = taken.local_addr().unwrap();
         let default = (used.ip(), used.port());
-        let moving = Address::new(None, "--api-addr", default, true);
+        let moving = ListenAddress::new(None, "--api-addr", default, true);
         let bound = bind(moving).await.unwrap();
         assert!(bound.port() > used.port(), "{bound}");
         let note = moving.moved(bound).unwrap();
         let want = format!("Port {} is in use. Listening on port {} instead (--api-addr)", used.port(), bound.port());
         assert_eq!(note, want);
         assert_eq!(moving.moved(used), None);
-        let staying =
-            [Address::new(Some(used), "--api-addr", default, true), Address::new(None, "--api-addr", default, false)];
+        let staying = [
+            ListenAddress::new(Some(used), "--api-addr", default, true),
+            ListenAddress::new(None, "--api-addr", default, false),
+        ];
         for address in staying {
             let error = bind(address).await.unwrap_err().to_string();
             assert_eq!(error, format!("cannot listen on {used} (--api-addr)"));

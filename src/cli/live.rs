@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use super::files::{Input, Loaded, Undecoded};
+use super::files::{FileInput, LoadedObject, Undecoded};
 use super::offline::settled;
 use super::output;
 use engine::extensions::config;
@@ -41,20 +41,20 @@ use server::kubernetes::cache::Cache;
 use server::kubernetes::gather::Gatherer;
 use server::telemetry::metrics::Metrics;
 
-/// What stands in the place of a file name.
+/// The source of objects, in place of a file name.
 const SOURCE: &str = "<cluster>";
-/// How long one round of questions may take.
+/// Timeout of one round of reads.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// Reads what the topologies of a cluster look at, now and once the files take the place of what it has.
+/// Reads the inputs of the topologies of a cluster, now and after applying the files.
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
-pub(super) fn read(connection: &Connection, after: &Facts, options: Options, reach: Reach) -> Result<Input> {
+pub(super) fn read(connection: &ClusterConnection, after: &Facts, options: Options, reach: Reach) -> Result<FileInput> {
     connection.block_on(async {
-        let mut reading = Reading::of(connection.client()).await?;
+        let mut reading = ClusterReading::start(connection.client()).await?;
         let now = reading.facts();
         reading.note_kinds(after);
         reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
@@ -67,7 +67,7 @@ pub(super) fn read(connection: &Connection, after: &Facts, options: Options, rea
     })
 }
 
-/// How much of a cluster is read.
+/// The objects of a cluster that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// What topologies look at.
@@ -76,23 +76,23 @@ pub(super) enum Reach {
     Machines,
 }
 
-/// A client, and what it runs on.
+/// A client and its runtime.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClusterConnection {
     runtime: Runtime,
-    client: ClientOf,
+    client: OpaqueClient,
 }
 
-/// A client shows nothing of itself.
-struct ClientOf(kube::Client);
+/// A client without content in its `Debug` output.
+struct OpaqueClient(kube::Client);
 
-impl fmt::Debug for ClientOf {
+impl fmt::Debug for OpaqueClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client")
     }
 }
 
-impl Connection {
+impl ClusterConnection {
     /// Finds the cluster of a kubeconfig, or of the one that kubectl would use.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Connection {
     pub(super) fn open(kubeconfig: Option<&Path>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let client = runtime.block_on(connect(kubeconfig))?;
-        Ok(Connection { runtime, client: ClientOf(client) })
+        Ok(ClusterConnection { runtime, client: OpaqueClient(client) })
     }
 
     pub(super) fn client(&self) -> kube::Client {
@@ -113,7 +113,8 @@ impl Connection {
     }
 }
 
-/// The kubeconfig in a file. kube-rs has the error of the operating system twice, so it is taken out of its own.
+/// The kubeconfig in a file. The message of kube-rs repeats the error of the operating system, so that error is
+/// returned instead.
 pub(super) fn read_kubeconfig(path: &Path) -> Result<Kubeconfig> {
     let read = Kubeconfig::read_from(path).map_err(|error| match error {
         KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
@@ -134,7 +135,7 @@ async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     kube::Client::try_from(config).context("cannot create a client for the API server")
 }
 
-/// The facts of the cluster, in which the Clusters and classes of files have taken the place of theirs.
+/// The facts of the cluster, with its Clusters and classes replaced by those of files.
 fn over(mut now: Facts, files: &Facts) -> Facts {
     for key in files.class_keys() {
         if let Found::Yes(class) = files.class(key) {
@@ -154,8 +155,8 @@ fn over(mut now: Facts, files: &Facts) -> Facts {
     now
 }
 
-/// What has been read so far.
-struct Reading {
+/// The objects that were read so far.
+struct ClusterReading {
     client: kube::Client,
     /// Clusters and ClusterClasses, as they are stored.
     stored: Vec<(Kind, Value)>,
@@ -168,8 +169,8 @@ struct Reading {
     undecoded: Vec<Undecoded>,
 }
 
-impl Reading {
-    async fn of(client: kube::Client) -> Result<Self> {
+impl ClusterReading {
+    async fn start(client: kube::Client) -> Result<Self> {
         let mut stored = Vec::new();
         for kind in Kind::ALL {
             let resource = Resource::known(GROUP, "v1beta2", kind.name());
@@ -177,7 +178,7 @@ impl Reading {
                 list(&client, &resource, None).await.with_context(|| format!("cannot list {}", kind.plural()))?;
             stored.extend(objects.into_iter().map(|object| (kind, object)));
         }
-        let mut reading = Reading::empty(client, stored);
+        let mut reading = ClusterReading::empty(client, stored);
         reading.extensions().await;
         Ok(reading)
     }
@@ -185,11 +186,11 @@ impl Reading {
     fn empty(client: kube::Client, stored: Vec<(Kind, Value)>) -> Self {
         let (objects, conversions) = (BTreeMap::new(), BTreeMap::new());
         let (missing, definitions, undecoded) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        Reading { client, stored, objects, conversions, missing, definitions, undecoded }
+        ClusterReading { client, stored, objects, conversions, missing, definitions, undecoded }
     }
 
-    /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their
-    /// extensions would do is then not known.
+    /// Reads the ExtensionConfigs; without permission, or if they are not served, there are none: the answers of their
+    /// extensions are then unknown.
     async fn extensions(&mut self) {
         let resource = Resource::known(config::CONFIG_GROUP, config::CONFIG_VERSION, config::CONFIG_KIND);
         for config in list(&self.client, &resource, None).await.unwrap_or_default() {
@@ -199,7 +200,8 @@ impl Reading {
         }
     }
 
-    /// Clusters and classes that decode. The others are noted: they are errors of their own Clusters.
+    /// Clusters and classes that decode. The others are noted: they are errors only of the Clusters that they belong
+    /// to.
     fn facts(&mut self) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
         for (kind, object) in &self.stored {
@@ -236,7 +238,8 @@ impl Reading {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
-        let gatherer = Gatherer::of_cluster(cache, self.client.clone(), Arc::new(Metrics::default())).with_owners();
+        let gatherer =
+            Gatherer::with_api_server(cache, self.client.clone(), Arc::new(Metrics::default())).with_owners();
         for key in keys {
             let Found::Yes(cluster) = facts.cluster(&key) else { continue };
             if cluster.topology().is_none() {
@@ -254,7 +257,7 @@ impl Reading {
     /// Keeps what the API server answered.
     ///
     /// # Errors
-    /// When it did not answer all that it was asked.
+    /// When it did not answer all requests.
     fn keep(&mut self, read: &[(Need, Answer)]) -> Result<()> {
         // What extensions say is asked for later, if they can be called.
         let is_of_extension =
@@ -292,8 +295,8 @@ impl Reading {
         }
     }
 
-    /// Everything as if it had been in a file, with the definitions of all kinds that were met.
-    async fn into_input(self) -> Result<Input> {
+    /// All objects as the input of a file, with the definitions of all their kinds.
+    async fn into_input(self) -> Result<FileInput> {
         let mut values: Vec<Value> = self.stored.into_iter().map(|(_, object)| object).collect();
         values.extend(self.objects.into_values().map(|object| Value::from(Object::clone(&object))));
         // As it is written: the types of Kubernetes turn the bounds of integers into fractions.
@@ -305,15 +308,15 @@ impl Reading {
                 values.push(serde_json::to_value(definition)?);
             }
         }
-        let mut input = Input {
+        let mut input = FileInput {
             missing: self.missing,
             undecoded: self.undecoded,
             conversions: self.conversions.into_values().map(|object| Object::clone(&object)).collect(),
-            ..Input::default()
+            ..FileInput::default()
         };
         for value in values {
             let objects = manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() })?;
-            input.objects.extend(objects.into_iter().map(|manifest| Loaded {
+            input.objects.extend(objects.into_iter().map(|manifest| LoadedObject {
                 file: SOURCE.to_owned(),
                 manifest,
                 repeated: Vec::new(),
@@ -323,7 +326,7 @@ impl Reading {
     }
 }
 
-/// What the API server answers until `compute` looks for nothing more; what files hold it is not asked.
+/// Reads from the API server until `compute` needs no more facts; objects of files are not requested.
 async fn asked(
     world: World,
     compute: impl Fn(&World),
@@ -349,7 +352,7 @@ async fn asked(
     Ok(read.take())
 }
 
-/// What files answer: to all but questions about objects that they may not hold, the same as to the plan.
+/// The answer from files: for all needs but those about objects that files may not contain, as in the plan.
 fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
     let answer = match need {
         Need::Class(_) | Need::List(_) => return None,
@@ -359,10 +362,10 @@ fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
     (!is_elsewhere).then_some(answer)
 }
 
-/// All objects of one kind, in parts.
+/// All objects of one kind, page by page.
 ///
 /// # Errors
-/// What the API server says instead.
+/// When the API server rejects the request.
 pub(super) async fn list(
     client: &kube::Client,
     resource: &Resource,
@@ -393,10 +396,10 @@ mod tests {
 
     use super::*;
     use model::world::NodesOf;
-    use server::kubernetes::scripted::{Answer as Said, Script};
+    use server::kubernetes::scripted::{Script, ScriptedAnswer as Said};
 
     fn gatherer(script: &Script) -> Gatherer {
-        Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
+        Gatherer::with_api_server(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
     }
 
     #[tokio::test]
@@ -415,7 +418,7 @@ mod tests {
         script.get(&path("atemplates"), &[], Said::error(403, "Forbidden"));
         script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
         let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
-        let mut reading = Reading::empty(script.client(), stored);
+        let mut reading = ClusterReading::empty(script.client(), stored);
         let facts = reading.facts();
         let failed = reading.follow(&facts, &Facts::default(), Options::new(false)).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
@@ -433,7 +436,7 @@ mod tests {
             )
         };
         let stored = vec![cluster("one", json!(true)), cluster("two", json!("yes"))];
-        let mut reading = Reading::empty(Script::default().client(), stored);
+        let mut reading = ClusterReading::empty(Script::default().client(), stored);
         let facts = reading.facts();
         assert_eq!(facts.cluster_keys().collect::<Vec<_>>(), [&ObjectKey::new("ns", "one")]);
         let [Undecoded { kind: Kind::Cluster, key, reason }] = &reading.undecoded[..] else { panic!("one is noted") };
@@ -447,7 +450,7 @@ mod tests {
         let template = json!({"apiVersion": "g.io/v1", "kind": "ThingTemplate", "metadata": metadata});
         let mut files = ObjectSet::default();
         files.put(Arc::new(Object::try_from(template).unwrap()));
-        let mut reading = Reading::empty(Script::default().client(), Vec::new());
+        let mut reading = ClusterReading::empty(Script::default().client(), Vec::new());
         reading.note_kinds(&Facts::default().with_objects(files));
         let names: Vec<&str> = reading.definitions.iter().map(String::as_str).collect();
         assert_eq!(names, ["things.g.io", "thingtemplates.g.io"]);

@@ -1,4 +1,4 @@
-//! `serve`: what the machine controllers are told, and the workload clusters that they make.
+//! `serve`: the settings of the machine controllers, and the output of their progress.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::args::Serve;
+use super::args::ServeArgs;
 use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
 use machines::lifecycle::MachineSettings;
 use machines::lifecycle::settings::{ProvidedKinds, ServerAddress, Timings, TimingsFile, read};
 use server::telemetry::metrics::{Metrics, PHASES, Phase};
 
-/// How often progress is told.
-const TELLING: Duration = Duration::from_secs(2);
+/// Interval in which progress is printed.
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The timings and failures of a file; the defaults without one.
 ///
@@ -27,11 +27,11 @@ pub(super) fn timings(file: Option<&Path>) -> Result<TimingsFile> {
     read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
 }
 
-impl Serve {
-    /// What the machine controllers are told, with the address of workload clusters.
+impl ServeArgs {
+    /// The settings of the machine controllers, with the address of workload clusters.
     ///
     /// # Errors
-    /// When the file of timings cannot be read, or a kind cannot be one.
+    /// When the file of timings cannot be read, or a kind is invalid.
     pub(super) fn lifecycle_settings(&self, endpoint: ServerAddress) -> Result<MachineSettings> {
         let TimingsFile { timings, failures, named: _ } = match &self.timings {
             // A person is waiting.
@@ -59,9 +59,9 @@ impl Serve {
     }
 }
 
-/// Prints how many machines there are in which phase, whenever that has changed and some time has passed.
-pub(super) async fn tell_progress(metrics: Arc<Metrics>) {
-    let (mut told, mut ticks) = (String::new(), tokio::time::interval(TELLING));
+/// Prints the number of machines in each phase, at most every [`REPORT_INTERVAL`], after changes.
+pub(super) async fn report_progress(metrics: Arc<Metrics>) {
+    let (mut told, mut ticks) = (String::new(), tokio::time::interval(REPORT_INTERVAL));
     loop {
         ticks.tick().await;
         let text = machines_text(&metrics);

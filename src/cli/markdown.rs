@@ -1,19 +1,18 @@
-//! Texts of others in Markdown, as GitHub and GitLab show it (DEC-64): nothing in them becomes a link, a mention, a
+//! Escapes untrusted texts in Markdown for GitHub and GitLab (DEC-64): nothing in them becomes a link, a mention, a
 //! heading or HTML.
 //!
-//! Characters that Markdown or HTML acts on become numeric character references, which never begin or end anything
-//! (CommonMark 0.31, entity and numeric character references). Addresses and names of people are no part of a comment's
-//! structure: they are found in texts. A word joiner (U+2060), which is not seen, keeps them from becoming links and
-//! mentions.
+//! Characters with a meaning in Markdown or HTML become numeric character references, which never begin or end an
+//! element (CommonMark 0.31, entity and numeric character references). Addresses and user names are recognized in plain
+//! text. A word joiner (U+2060), which is invisible, keeps them from becoming links and mentions.
 
 use std::fmt::Write as _;
 
 use schema::field::plain;
 
-/// Is not seen, and no part of an address or a name.
+/// The word joiner: invisible, and no part of an address or a name.
 const JOINER: char = '\u{2060}';
 
-/// A text between our own words: in a paragraph, a list item, a cell of a table, or an HTML element.
+/// Escapes a text inside a paragraph, a list item, a cell of a table, or an HTML element.
 pub(super) fn text(text: &str) -> String {
     let text = plain(text);
     let mut escaped = String::with_capacity(text.len() + 16);

@@ -7,8 +7,8 @@
 //!                         │         ├─► schemas of providers     a twentieth, at most 32 MiB
 //!                         │         ├─► templates of classes     a twelfth, at most 64 MiB
 //!                         │         ├─► computed topologies      a quarter
-//!                         │         └─► work in progress         the rest: so many threads for long work
-//!                         └─► 20 % ───► connections              what each may hold uncharged
+//!                         │         └─► work in progress         the rest, divided among threads for long work
+//!                         └─► 20 % ───► connections              uncharged memory of each connection
 //! ```
 //!
 //! A connection takes a file descriptor as well, and some of those stay for everything else.
@@ -17,27 +17,26 @@ use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is taken as the limit where there is none.
+/// The assumed limit if there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
 
-/// What bodies of reviews, and compiled classes, take at most; bodies of conversions take half of it.
+/// Maximum memory of bodies of reviews, and of compiled classes; bodies of conversions get half of it.
 const MOST: usize = 256 << 20;
 
-/// What compiled schemas of providers' kinds take at most.
+/// Maximum memory of compiled schemas of providers' kinds.
 const MOST_SCHEMAS: usize = 32 << 20;
 
-/// What the templates of classes take at most.
+/// Maximum memory of the templates of classes.
 const MOST_TEMPLATES: usize = 64 << 20;
 
-/// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
+/// Maximum memory of the review of a ClusterClass: two objects of 3 MiB, decoded and compiled.
 const REVIEW: usize = 80 << 20;
 
 /// Maximum bytes of the conversion of a large body besides the body: its 32 MiB converted, the answer, and one decoded
 /// object.
 const CONVERSION: usize = 144 << 20;
 
-/// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state,
-/// and two requests.
+/// Maximum memory of a connection besides the bodies of its requests: unread bytes, its TLS state, and two requests.
 const CONNECTION: usize = 76 << 10;
 
 /// File descriptors for everything but connections: watches, files, and connections that are about to close.
@@ -47,7 +46,7 @@ const OTHER_FILES: usize = 192;
 /// connections.
 pub(super) const LEAST_FILES: usize = OTHER_FILES + 32;
 
-/// How many connections each port may have.
+/// Maximum number of connections of each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Connections {
     pub reviews: usize,
@@ -56,8 +55,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// As many as are wanted, if this limit of memory and so many file descriptors allow them.
-    pub(super) fn of(wanted: usize, limit: usize, files: usize) -> Self {
+    /// The `wanted` connections, or fewer if this memory limit and number of file descriptors allow no more.
+    pub(super) fn within(wanted: usize, limit: usize, files: usize) -> Self {
         let most = (limit / 5 / CONNECTION).min(files.saturating_sub(OTHER_FILES));
         let (conversions, probes) = ((most / 5).clamp(8, 512), (most / 16).clamp(8, 64));
         let reviews = wanted.min(most.saturating_sub(conversions + probes).max(16));
@@ -65,7 +64,7 @@ impl Connections {
     }
 }
 
-/// How many files the process may have open, once the limit is raised as far as that is allowed.
+/// Raises the limit of open files as far as possible, and returns it.
 pub(super) fn files() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // Without success it stays as it is.
@@ -74,7 +73,7 @@ pub(super) fn files() -> usize {
     files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
-/// What each user of memory may have, in bytes; schemas are those of providers' kinds.
+/// The memory shares of the parts of the process, in bytes; schemas are those of providers' kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub bodies: usize,
@@ -84,15 +83,15 @@ pub(super) struct Shares {
     pub templates: usize,
     /// Computations of topologies, in reviews and controllers (DEC-58).
     pub computations: usize,
-    /// How many threads may judge large objects and ClusterClasses.
+    /// Number of threads for reviews of large objects and ClusterClasses.
     pub threads: usize,
-    /// How many threads may convert large bodies.
+    /// Number of threads for conversions of large bodies.
     pub converting: usize,
 }
 
 impl Shares {
-    /// The shares of a process with this limit, on so many processors.
-    pub(super) fn of(limit: usize, processors: usize) -> Self {
+    /// The shares of a process with this memory limit and number of processors.
+    pub(super) fn within(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 5).min(MOST), (all / 10).min(MOST / 2), (all / 5).min(MOST));
         let (schemas, templates) = ((all / 20).min(MOST_SCHEMAS), (all / 12).min(MOST_TEMPLATES));
@@ -148,7 +147,7 @@ mod tests {
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
                 let Shares { bodies, conversions, classes, schemas, templates, computations, threads, converting } =
-                    Shares::of(limit, processors);
+                    Shares::within(limit, processors);
                 let kept = bodies + conversions + classes + schemas + templates + computations;
                 let sum = kept + threads * REVIEW + converting * CONVERSION;
                 // One review and one conversion have to be possible, however little there is.
@@ -156,7 +155,7 @@ mod tests {
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
-        let shares = Shares::of(1 << 30, 8);
+        let shares = Shares::within(1 << 30, 8);
         let kept = [shares.bodies, shares.conversions, shares.classes, shares.schemas, shares.templates];
         assert_eq!((kept.map(|bytes| bytes / MIB), shares.threads, shares.converting), ([122, 61, 122, 30, 51], 1, 1));
         assert_eq!(shares.computations / MIB, 153);
@@ -170,23 +169,23 @@ mod tests {
             threads: 7,
             converting: 2,
         };
-        assert_eq!(Shares::of(8 << 30, 8), ample);
+        assert_eq!(Shares::within(8 << 30, 8), ample);
     }
 
     #[test]
     fn all_connections_together_fit_into_memory_and_the_table_of_files() {
         let all = |reviews, conversions, probes| Connections { reviews, conversions, probes };
-        assert_eq!(Connections::of(2048, 1 << 30, 1 << 20), all(2048, 512, 64));
-        assert_eq!(Connections::of(16, 1 << 30, 1 << 20), all(16, 512, 64));
+        assert_eq!(Connections::within(2048, 1 << 30, 1 << 20), all(2048, 512, 64));
+        assert_eq!(Connections::within(16, 1 << 30, 1 << 20), all(16, 512, 64));
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 64 << 30] {
             for files in [300, 1024, 4096, usize::MAX] {
-                let Connections { reviews, conversions, probes } = Connections::of(100_000, limit, files);
+                let Connections { reviews, conversions, probes } = Connections::within(100_000, limit, files);
                 let sum = reviews + conversions + probes;
                 assert!(sum * CONNECTION <= limit / 5 && sum <= files - OTHER_FILES, "{limit} {files}: {sum}");
                 assert!(reviews > conversions && conversions > probes, "{limit} {files}: {reviews}");
             }
         }
-        assert_eq!(Connections::of(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
+        assert_eq!(Connections::within(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
     }
 
     #[test]

@@ -62,7 +62,7 @@ use server::telemetry::log;
 /// Wrong usage or unreadable input.
 pub const UNUSABLE: u8 = 2;
 
-/// Runs a command and returns what the process exits with.
+/// Runs a command and returns the exit code of the process.
 pub fn run(arguments: Arguments) -> ExitCode {
     let outcome = match arguments.command {
         Command::Serve(options) => serve::run(*options),
@@ -80,7 +80,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     outcome.unwrap_or_else(|error| unusable(&chain(error.as_ref())))
 }
 
-/// Says why nothing can be done.
+/// Prints the reason of wrong usage or unreadable input.
 pub fn unusable(reason: &str) -> ExitCode {
     // Nothing can be said where standard error is closed.
     let _ = output::message(reason);
@@ -90,7 +90,7 @@ pub fn unusable(reason: &str) -> ExitCode {
 /// The arguments of a process.
 ///
 /// # Errors
-/// With the exit code when they ask for help, or are wrong, which is said.
+/// With the exit code when they request help, or are wrong, after printing a message.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, ExitCode> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     Arguments::try_parse_from(&arguments).map_err(|error| {

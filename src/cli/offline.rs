@@ -1,8 +1,8 @@
-//! Reviews of objects in files: what kube-apiserver and its webhooks would do, with the files as the world.
+//! Reviews of objects in files, as kube-apiserver and its webhooks would do them, with the files as the world.
 //!
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
-//! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
+//! new ─┼─► CommandInput ─► default (mutating end point) ─► judge (API schema, validating end point) ─► ObjectReview
 //! world┘      └──► facts: new, world, and classes that only old has, since Clusters that leave them still need them;
 //!                  objects of other kinds, in all files
 //! ```
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::args::Input as Flags;
+use super::args::InputFlags as Flags;
 use super::discovered::{self, VariableServer};
-use super::files::{Input, Loaded, Reader, Undecoded};
+use super::files::{FileInput, FileReader, LoadedObject, Undecoded};
 use super::{hints, substitution};
 use engine::admission::{
     AdmissionOutcome, AdmissionSettings, DecodedRequest, EditedObject, Operation, Phase, RawRequest, Verdict,
@@ -37,61 +37,59 @@ use model::wire::{Decode, WireVersion, as_hub_json};
 use model::world::{Facts, Found, ObjectSet, Record};
 use schema::field::{ErrorKind, FieldError, Findings, Path};
 
-/// What a command reads.
+/// The input of a command.
 #[derive(Debug, Default)]
-pub(super) struct Case {
-    pub new: Arc<Input>,
-    /// May be what another case has as new.
-    pub old: Arc<Input>,
-    world: Arc<Input>,
-    crds: Arc<Input>,
+pub(super) struct CommandInput {
+    pub new: Arc<FileInput>,
+    /// Possibly shared with `new` of another input.
+    pub old: Arc<FileInput>,
+    world: Arc<FileInput>,
+    crds: Arc<FileInput>,
     /// Reads further files, within what is left of the limits.
-    reader: Reader,
+    reader: FileReader,
     /// Whether values stay that were set by default when a Cluster was stored.
     keeps_defaults: bool,
-    /// What calls extensions.
+    /// Calls extensions.
     extensions: Option<Arc<dyn VariableServer>>,
 }
 
-impl Case {
+impl CommandInput {
     /// Reads the files of a command.
     ///
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
-        let mut reader = Reader::new(&flags.variables, &flags.links);
+        let mut reader = FileReader::new(&flags.variables, &flags.links);
         let mut read = |paths: &[PathBuf]| reader.read(paths).map(Arc::new);
         let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crds)?);
-        Ok(Case { new, old, world, crds, reader, ..Case::default() })
+        Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
     }
 
-    /// Reads the files of a command that take the place of those of another case; the rest is that of the other case.
+    /// Reads the files of a command that replace those of another input; the rest is that of the other input.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(paths: &[PathBuf], before: &Case) -> Result<Self> {
+    pub(super) fn after(paths: &[PathBuf], before: &CommandInput) -> Result<Self> {
         let mut reader = before.reader.clone();
         let (old, world, crds) = (before.new.clone(), before.world.clone(), before.crds.clone());
-        Ok(Case { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..Case::default() })
+        Ok(CommandInput { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..CommandInput::default() })
     }
 
-    /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it
-    /// is.
-    pub(super) fn applied_to(self, live: &Input) -> Self {
+    /// The same files, applied to a cluster that holds `live`: fields that they do not mention stay unchanged.
+    pub(super) fn applied_to(self, live: &FileInput) -> Self {
         let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
-        let applied = |loaded: &&Loaded| named.contains(&loaded.manifest.identity());
-        let old = Input { objects: live.objects.iter().filter(applied).cloned().collect(), ..Input::default() };
+        let applied = |loaded: &&LoadedObject| named.contains(&loaded.manifest.identity());
+        let old = FileInput { objects: live.objects.iter().filter(applied).cloned().collect(), ..FileInput::default() };
         let mut world = Arc::unwrap_or_clone(self.world);
         world.objects.extend(live.objects.iter().cloned());
         world.conversions.extend(live.conversions.iter().cloned());
         world.missing.extend(live.missing.iter().cloned());
         world.undecoded.extend(live.undecoded.iter().cloned());
-        Case { old: Arc::new(old), world: Arc::new(world), ..self }
+        CommandInput { old: Arc::new(old), world: Arc::new(world), ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by
-    /// default, and objects of providers the values that servers filled in: applying a file does not change fields that
-    /// it does not mention.
+    /// The same, in which Clusters keep the references of their controllers and defaulted variables, and objects of
+    /// providers the defaulted values: applying a file does not change fields that it does not mention.
     pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
         let stored: BTreeMap<_, _> =
@@ -107,28 +105,28 @@ impl Case {
         self
     }
 
-    /// The same, in which extensions are called.
+    /// The same, with calls of extensions.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
-        Case { extensions, ..self }
+        CommandInput { extensions, ..self }
     }
 
-    /// What calls extensions.
+    /// Calls extensions.
     pub(super) fn extensions(&self) -> Option<Arc<dyn VariableServer>> {
         self.extensions.clone()
     }
 
-    /// What `live` holds, as if it had been in files.
-    pub(super) fn of_cluster(live: Input) -> Self {
-        Case { new: Arc::new(live), ..Case::default() }
+    /// The content of `live` as the input of files.
+    pub(super) fn from_live(live: FileInput) -> Self {
+        CommandInput { new: Arc::new(live), ..CommandInput::default() }
     }
 
-    /// Everything that was read, with what could not be.
-    pub(super) fn inputs(&self) -> [&Input; 4] {
+    /// All inputs, with their unreadable parts.
+    pub(super) fn inputs(&self) -> [&FileInput; 4] {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
-    /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are
-    /// stored: what only the old files have is gone.
+    /// Objects of all other kinds in their new state, with the defaults of an API server; objects that only the old
+    /// files have are deleted.
     pub(super) fn objects(&self) -> ObjectSet {
         objects([&*self.crds, &*self.world, &*self.new])
     }
@@ -144,18 +142,20 @@ impl Case {
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point
     /// does.
-    pub(super) fn subjects(&self, settings: &AdmissionSettings) -> Vec<Subject<'_>> {
-        let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
-        let stored = Arc::new(self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+    pub(super) fn subjects(&self, settings: &AdmissionSettings) -> Vec<ReviewSubject<'_>> {
+        let mut old: BTreeMap<(Kind, &ObjectKey), StoredManifest> = BTreeMap::new();
+        let stored = Arc::new(
+            self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(StoredManifest::from_loaded)),
+        );
         let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
         for loaded in &self.old.objects {
-            if let Some(mut object) = Stored::of(loaded) {
+            if let Some(mut object) = StoredManifest::from_loaded(loaded) {
                 object.default(&stored, settings);
                 before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
                 old.insert((object.kind, &loaded.manifest.key), object);
             }
         }
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        let mut subjects: Vec<ReviewSubject<'_>> = Vec::new();
         let mut positions = BTreeMap::new();
         for loaded in &self.new.objects {
             if let Some(kind) = loaded.manifest.admitted_kind() {
@@ -163,7 +163,7 @@ impl Case {
                 if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
                     earlier.repeat(loaded);
                 }
-                let mut subject = Subject::new(loaded, kind, old.get(&key).cloned());
+                let mut subject = ReviewSubject::new(loaded, kind, old.get(&key).cloned());
                 if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
                     subject.keep_variables(written, &stored, settings);
                 }
@@ -177,37 +177,42 @@ impl Case {
             if let Some(kind) = loaded.manifest.admitted_kind()
                 && let Some(object) = old.remove(&(kind, &loaded.manifest.key))
             {
-                subjects.push(Subject::deletion(loaded, kind, object));
+                subjects.push(ReviewSubject::deletion(loaded, kind, object));
             }
         }
         subjects
     }
 
     /// The world of the validating end point.
-    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
-        let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
-        let world = self.world.objects.iter().filter_map(Stored::of);
+    pub(super) fn facts(&self, subjects: &[ReviewSubject<'_>]) -> Facts {
+        let left = self
+            .old
+            .objects
+            .iter()
+            .filter_map(StoredManifest::from_loaded)
+            .filter(|object| object.kind == Kind::ClusterClass);
+        let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
         self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new]))
     }
 
     /// The facts before the first object is applied, and what the new files create besides Clusters.
-    pub(super) fn stored(&self, subjects: &[Subject<'_>]) -> Facts {
+    pub(super) fn stored(&self, subjects: &[ReviewSubject<'_>]) -> Facts {
         let is_new_class =
-            |subject: &&Subject<'_>| subject.operation == Operation::Create && subject.kind == Kind::ClusterClass;
+            |subject: &&ReviewSubject<'_>| subject.operation == Operation::Create && subject.kind == Kind::ClusterClass;
         let created = subjects.iter().filter(is_new_class).filter_map(|subject| subject.new.clone());
-        let world = self.world.objects.iter().filter_map(Stored::of);
+        let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let old = subjects.iter().filter_map(|subject| subject.old.clone());
         let facts = self.facts_of(world.chain(created).chain(old));
         facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old]))
     }
 
-    /// What a running cluster has stored and does not decode, unless files take its place.
+    /// Stored objects of a running cluster that do not decode, unless files replace them.
     pub(super) fn undecoded(&self) -> impl Iterator<Item = &Undecoded> {
         self.world.undecoded.iter().chain(&self.new.undecoded)
     }
 
-    /// The same facts with what exists and does not decode: an error of the Clusters that it is about, and of no
+    /// The same facts with existing objects that do not decode: errors of the Clusters that they belong to, and of no
     /// others.
     fn with_undecoded(&self, mut facts: Facts) -> Facts {
         for Undecoded { kind, key, reason } in self.undecoded() {
@@ -225,10 +230,10 @@ impl Case {
         facts
     }
 
-    /// Facts of these objects; a later one takes the place of an earlier one of the same name.
-    fn facts_of(&self, objects: impl Iterator<Item = Stored>) -> Facts {
+    /// Facts of these objects; a later one replaces an earlier one of the same name.
+    fn facts_of(&self, objects: impl Iterator<Item = StoredManifest>) -> Facts {
         let (mut clusters, mut classes) = (Vec::new(), Vec::new());
-        for Stored { kind, version, text } in objects {
+        for StoredManifest { kind, version, text } in objects {
             match kind {
                 Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
                 // Facts like any other (`objects`).
@@ -247,17 +252,17 @@ impl Case {
 
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one
 /// takes the place of an earlier one of the same name.
-pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> ObjectSet {
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a FileInput, IntoIter: Clone>) -> ObjectSet {
     let inputs = inputs.into_iter();
     let mut all = ObjectSet::default();
-    for Loaded { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
+    for LoadedObject { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
         if let Some(definition) = ResourceDefinition::from_object(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
         }
     }
-    for Input { objects, conversions, missing, .. } in inputs {
+    for FileInput { objects, conversions, missing, .. } in inputs {
         missing.iter().for_each(|object| all.put_missing(object));
-        for Loaded { manifest, .. } in objects {
+        for LoadedObject { manifest, .. } in objects {
             if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
                 let Some(object) = manifest.object() else { continue };
                 let object = complete(&all, object);
@@ -278,9 +283,9 @@ fn complete(all: &ObjectSet, object: Object) -> Arc<Object> {
     Arc::new(completed(object, definition.as_deref()))
 }
 
-/// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
-/// Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are not called, so
-/// that definitions of the spec, and those that a status has from extensions, are all that is known.
+/// A class with the variables that its controller will give it: a file may hold a status from before its spec was
+/// edited. Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are
+/// not called, so that definitions of the spec, and those that a status has from extensions, are all that is known.
 pub(super) fn settled(mut class: ClusterClass) -> ClusterClass {
     if !class.is_reconciled() && class.discovers_variables() {
         class.use_known_variables();
@@ -300,21 +305,21 @@ fn hub_cluster(value: Value, key: &ObjectKey) -> Option<Object> {
     Some(object)
 }
 
-/// An object as text, in a version that is understood.
+/// An object as text, in a known version.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredManifest {
     kind: Kind,
     version: WireVersion,
     text: String,
 }
 
-impl Stored {
-    fn of(loaded: &Loaded) -> Option<Self> {
+impl StoredManifest {
+    fn from_loaded(loaded: &LoadedObject) -> Option<Self> {
         let (kind, version) = (loaded.manifest.admitted_kind()?, loaded.manifest.version()?);
-        Some(Stored { kind, version, text: loaded.manifest.text() })
+        Some(StoredManifest { kind, version, text: loaded.manifest.text() })
     }
 
-    /// Does what the mutating end point would have done when the object was stored.
+    /// Applies the mutating end point, as when the object was stored.
     fn default(&mut self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Option<Verdict> {
         let verdict = DecodedRequest::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
         self.change(&verdict);
@@ -350,29 +355,37 @@ impl Stored {
     }
 }
 
-/// An object that is judged, and what the mutating end point said of it.
+/// A reviewed object, with the verdict of the mutating end point.
 #[derive(Debug)]
-pub(super) struct Subject<'a> {
-    pub loaded: &'a Loaded,
+pub(super) struct ReviewSubject<'a> {
+    pub loaded: &'a LoadedObject,
     pub kind: Kind,
     pub operation: Operation,
     /// `None` for a deletion, and for a version of our group that is not understood.
-    new: Option<Stored>,
-    old: Option<Stored>,
+    new: Option<StoredManifest>,
+    old: Option<StoredManifest>,
     pub defaulted: Option<Verdict>,
     /// Where the object comes again, if it does.
     repeated_at: Option<String>,
 }
 
-impl<'a> Subject<'a> {
-    fn new(loaded: &'a Loaded, kind: Kind, old: Option<Stored>) -> Self {
+impl<'a> ReviewSubject<'a> {
+    fn new(loaded: &'a LoadedObject, kind: Kind, old: Option<StoredManifest>) -> Self {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        Subject { loaded, kind, operation, new: Stored::of(loaded), old, defaulted: None, repeated_at: None }
+        ReviewSubject {
+            loaded,
+            kind,
+            operation,
+            new: StoredManifest::from_loaded(loaded),
+            old,
+            defaulted: None,
+            repeated_at: None,
+        }
     }
 
-    fn deletion(loaded: &'a Loaded, kind: Kind, old: Stored) -> Self {
+    fn deletion(loaded: &'a LoadedObject, kind: Kind, old: StoredManifest) -> Self {
         let operation = Operation::Delete;
-        Subject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
+        ReviewSubject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
     }
 
     /// Keeps the variables of the stored Cluster that were set by default; `written` is what it was read as.
@@ -390,7 +403,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn repeat(&mut self, later: &Loaded) {
+    fn repeat(&mut self, later: &LoadedObject) {
         self.repeated_at = Some(format!("{}:{}", later.file, later.manifest.line));
     }
 
@@ -410,7 +423,7 @@ impl<'a> Subject<'a> {
         self.defaulted = Some(verdict);
     }
 
-    /// A new class, as the mutating end point left it, in v1beta2 if it can be converted.
+    /// A new class after the mutating end point, in v1beta2 if it can be converted.
     pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
         let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
         let mut value = json::value(&class.text).ok()?;
@@ -419,7 +432,7 @@ impl<'a> Subject<'a> {
         Some((self.loaded.manifest.key.clone(), value))
     }
 
-    /// A new Cluster, as the mutating end point left it, in v1beta2.
+    /// A new Cluster after the mutating end point, in v1beta2.
     pub(super) fn cluster(&self) -> Option<Object> {
         let cluster = self.new.as_ref().filter(|new| new.kind == Kind::Cluster)?;
         let converted = as_hub_json(cluster.version, &cluster.text, Kind::Cluster);
@@ -462,20 +475,20 @@ impl<'a> Subject<'a> {
         (!verdict.is_allowed()).then_some(verdict)
     }
 
-    /// The Cluster or ClusterClass as it would be stored; none for a deletion.
+    /// The Cluster or ClusterClass as it would be stored; `None` for a deletion.
     pub(super) fn stored(&self) -> Option<(Kind, &ObjectKey)> {
         self.new.as_ref().map(|new| (new.kind, &self.loaded.manifest.key))
     }
 
-    /// What the API server says by itself, and then the validating end point.
-    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &AdmissionSettings, strict: bool) -> Review {
+    /// The review by the API server and the validating end point.
+    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &AdmissionSettings, strict: bool) -> ObjectReview {
         let mut verdict = match self.question(Phase::Validate) {
             Some(Ok(question)) => question.settle(facts, settings),
             Some(Err(verdict)) => *verdict,
             None => self.unknown_version(),
         };
         self.suggest_class(&mut verdict, facts);
-        let class = self.new.as_ref().and_then(Stored::class_key);
+        let class = self.new.as_ref().and_then(StoredManifest::class_key);
         let mut found = Findings::default();
         let again = |place: &String| {
             format!("the same object is defined again at {place}; other objects are validated against that one")
@@ -503,12 +516,12 @@ impl<'a> Subject<'a> {
                 false => warnings.push(said),
             }
         }
-        Review { schema: found.into_parts().0, warnings, verdict }
+        ObjectReview { schema: found.into_parts().0, warnings, verdict }
     }
 
     /// Adds the class that the user most likely meant to the warning about an absent one (CL-V-052).
     fn suggest_class(&self, verdict: &mut Verdict, facts: &Facts) {
-        let key = self.new.as_ref().and_then(Stored::class_key);
+        let key = self.new.as_ref().and_then(StoredManifest::class_key);
         let Some(hint) = key.and_then(|key| explanations::similar_class(&key, facts)) else { return };
         for warning in verdict.warnings.iter_mut().filter(|warning| warning.rule == "CL-V-052") {
             warning.text = format!("{}; {hint}", warning.text);
@@ -523,9 +536,9 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What is said of one object.
+/// The review of one object.
 #[derive(Debug)]
-pub(super) struct Review {
+pub(super) struct ObjectReview {
     /// What its API schema does not allow (DEC-32).
     pub schema: Vec<FieldError>,
     /// What is said besides the verdict.
@@ -533,15 +546,15 @@ pub(super) struct Review {
     pub verdict: Verdict,
 }
 
-impl Review {
-    /// Errors of the schema that no rule has found as well, at the same field and of the same type.
+impl ObjectReview {
+    /// Errors of the schema, without those that a rule found as well at the same field and of the same type.
     pub(super) fn schema_errors(&self) -> impl Iterator<Item = &FieldError> {
         let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.path == b.path;
         self.schema.iter().filter(move |error| !self.verdict.errors().iter().any(|other| same(error, other)))
     }
 }
 
-/// Checks the API schema; returns unknown fields, each with what the API server does with it (DEC-32).
+/// Checks the API schema; returns unknown fields, each with the reaction of the API server (DEC-32).
 fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
     let wire = version.schema_version();
     let explain = |field: String| {
@@ -554,8 +567,8 @@ fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Finding
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }
 
-/// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are not
-/// looked at: their scripts are full of what looks the same.
+/// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are skipped: their
+/// scripts contain many variables of the same form.
 fn unresolved(object: &Value) -> Vec<String> {
     let mut places = BTreeMap::new();
     let mut visit = |path: &str, text: &str| {
@@ -572,11 +585,11 @@ fn unresolved(object: &Value) -> Vec<String> {
     places.into_iter().map(say).collect()
 }
 
-/// Warnings about texts that were hardly meant as YAML reads them.
+/// Warnings about texts that YAML probably reads in another way than intended.
 fn misread(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     texts(object, "", &mut |path, text| {
-        warnings.extend(hints::of_text(text).map(|hint| format!("{path} {hint}")));
+        warnings.extend(hints::for_text(text).map(|hint| format!("{path} {hint}")));
     });
     warnings
 }

@@ -2,12 +2,12 @@
 //! refuses it.
 //!
 //! ```text
-//! our words and texts of input ─► Line ─► Text ─┬─► text       standard output
+//! messages with texts of input ─► Line ─► Text ─┬─► text       standard output
 //!                                               └─► messages   standard error
 //! YAML, JSON, scripts ────────────────────────────► data, json
 //! ```
 //!
-//! A [`Line`] stays one line for any input, and contains nothing that a terminal or a CI system acts on.
+//! A [`Line`] stays one line for any input, and contains no control sequences of terminals or CI systems.
 
 #![expect(clippy::disallowed_methods, reason = "the one place that writes")]
 
@@ -66,7 +66,7 @@ fn rendered(line: &Line) -> String {
     rendered
 }
 
-/// Where a line has characters that begin a command of a CI system.
+/// The positions of characters that begin a command of a CI system.
 ///
 /// `::error::` is one where nothing but blanks is before it (GitHub Actions), `##[error]`, `##vso[task.setvariable]`
 /// (Azure Pipelines) and `##teamcity[message]` are anywhere in a line.
@@ -137,7 +137,7 @@ pub(super) fn json(value: &impl Serialize) -> io::Result<()> {
     })
 }
 
-/// Prints Markdown. It is made for a comment, and may be part of the log of a CI job as well.
+/// Prints Markdown for a comment, which may be part of the log of a CI job as well.
 pub(super) fn markdown(text: &str) -> io::Result<()> {
     let mut printed = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -146,7 +146,7 @@ pub(super) fn markdown(text: &str) -> io::Result<()> {
     data(&printed)
 }
 
-/// Writes a result. A reader that closes the pipe early is no failure, and does not change the exit code.
+/// Writes a result. If the reader closes the pipe early, that is no failure, and does not change the exit code.
 fn print<W: Write>(out: &mut W, write: impl FnOnce(&mut W) -> io::Result<()>) -> io::Result<()> {
     match write(out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! `plan`: what a change does to every Cluster.
+//! `plan`: the effect of a change on every Cluster.
 //!
 //! ```text
 //! --from (or --live) ─► Fold, rolled out ─┐
@@ -12,7 +12,7 @@ mod dry_run;
 mod markdown;
 mod text;
 mod values;
-mod words;
+mod phrases;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,20 +27,20 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::args::extensions::Extensions as Flags;
-use super::args::{DryRunMode, Input, Plan, PlanOutput};
+use super::args::extensions::ExtensionFlags as Flags;
+use super::args::{DryRunMode, InputFlags, PlanArgs, PlanFormat};
 use super::choice;
-use super::empty::{self, Wanted};
-use super::extensions::Extensions;
+use super::empty::{self, ExpectedInput};
+use super::extensions::CommandExtensions;
 use super::held_edits::held_edits;
-use super::live::{Connection, Reach};
-use super::offline::Subject;
+use super::live::{ClusterConnection, Reach};
+use super::offline::ReviewSubject;
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
-use super::rollout::{self, Side};
+use super::rollout::{self, RolloutSide};
 use super::schemas;
 use super::validate;
-use dry_run::Server;
+use dry_run::ClusterDryRuns;
 use engine::comparison::class_samples::{ClassSamples, ComparedSide};
 use engine::comparison::cluster_report::ClusterReport;
 use engine::comparison::compare;
@@ -48,11 +48,11 @@ use engine::comparison::report::{ComparisonReport, Keep, ReportCollector};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
 
-/// Prints what becomes of the Clusters on either side.
-pub(super) fn run(options: &Plan) -> Result<ExitCode> {
+/// Prints the plans of the Clusters of both sides.
+pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     let started = Instant::now();
-    let Sides { before, after, connection } = sides(options)?;
-    let server = connection.clone().filter(|_| options.dry_run == DryRunMode::Server).map(Server::of);
+    let PlanSides { before, after, connection } = sides(options)?;
+    let server = connection.clone().filter(|_| options.dry_run == DryRunMode::Server).map(ClusterDryRuns::new);
     if let Some(code) = unusable(&before, &after, &options.input)? {
         return Ok(ExitCode::from(code));
     }
@@ -94,14 +94,14 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         && samples.is_empty()
         && denials.is_empty()
         && held.is_empty()
-        && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
+        && let Some(code) = empty::check_found(ExpectedInput::Planned, after.case(), &options.input)?
     {
         return Ok(ExitCode::from(code));
     }
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !unplanned.contains(cluster)).collect();
     let progress = ProgressBar::new(clusters.len(), OF_CLUSTERS, started);
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
-    let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
+    let keep = if options.output == PlanFormat::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
     let is_alone = keep == Keep::Everything || server.is_some() || extensions.iter().any(Option::is_some);
     let clusters = if is_alone { ungrouped(clusters) } else { grouped(clusters, &was, &is) };
@@ -118,65 +118,69 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
             .extend(reasons.into_iter().filter(|reason| !report.warnings.contains(reason)).collect::<Vec<_>>());
     }
     print(&report, options)?;
-    if options.output != PlanOutput::Json {
+    if options.output != PlanFormat::Json {
         schemas::note(&report.schemas_not_checked)?;
     }
     Ok(ExitCode::from(report.exit_code()))
 }
 
 /// Writes the plan in the requested format.
-fn print(report: &ComparisonReport, options: &Plan) -> io::Result<()> {
+fn print(report: &ComparisonReport, options: &PlanArgs) -> io::Result<()> {
     match options.output {
-        PlanOutput::Text => output::colored(&text::text(report, options.all), options.color),
-        PlanOutput::Markdown => output::markdown(&markdown::comment(report)),
-        PlanOutput::Json => output::json(report),
+        PlanFormat::Text => output::colored(&text::text(report, options.all), options.color),
+        PlanFormat::Markdown => output::markdown(&markdown::comment(report)),
+        PlanFormat::Json => output::json(report),
     }
 }
 
-/// Says why the input cannot be used, and returns the exit code then.
-fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
+/// Prints why the input cannot be used, and returns the exit code in that case.
+fn unusable(before: &RolloutSide, after: &RolloutSide, flags: &InputFlags) -> Result<Option<u8>> {
     for side in [before, after] {
-        if let Some(code) = validate::unreadable(side.case())? {
+        if let Some(code) = validate::report_unreadable(side.case())? {
             return Ok(Some(code));
         }
     }
     // The case of the new side holds the old one as well.
-    empty::point_out_slips(after.case())?;
+    empty::report_misspelled_kinds(after.case())?;
     match before.case().new.objects.is_empty() {
-        true => Ok(empty::settle(Wanted::Compared, before.case(), flags)?),
+        true => Ok(empty::check_found(ExpectedInput::Compared, before.case(), flags)?),
         false => Ok(None),
     }
 }
 
 /// The classes of one side.
-fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
-    subjects.iter().filter_map(Subject::class).collect()
+fn classes(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Value> {
+    subjects.iter().filter_map(ReviewSubject::class).collect()
 }
 
 /// The current state, the desired state, and the cluster that they were read from.
-struct Sides {
-    before: Side,
-    after: Side,
-    connection: Option<Arc<Connection>>,
+struct PlanSides {
+    before: RolloutSide,
+    after: RolloutSide,
+    connection: Option<Arc<ClusterConnection>>,
 }
 
-fn sides(options: &Plan) -> Result<Sides> {
+fn sides(options: &PlanArgs) -> Result<PlanSides> {
     let (from, to) = (&options.from, &options.to);
     if options.live {
-        let after = Side::read(to, from, &options.input, &options.rules)?;
-        let connection = Connection::open(options.kubeconfig.as_deref())?;
+        let after = RolloutSide::read(to, from, &options.input, &options.rules)?;
+        let connection = ClusterConnection::open(options.kubeconfig.as_deref())?;
         let (before, after) = after.with_cluster(&connection, Reach::Topologies)?;
-        return Ok(Sides { before, after, connection: Some(Arc::new(connection)) });
+        return Ok(PlanSides { before, after, connection: Some(Arc::new(connection)) });
     }
-    let before = Side::read(from, &[], &options.input, &options.rules)?;
-    let after = Side::after(&before, to)?;
-    Ok(Sides { before, after, connection: None })
+    let before = RolloutSide::read(from, &[], &options.input, &options.rules)?;
+    let after = RolloutSide::after(&before, to)?;
+    Ok(PlanSides { before, after, connection: None })
 }
 
-/// The extensions of either side: the same for both, unless flags tell them apart.
-fn extensions(options: &Plan, after: &Side, cluster: Option<&Connection>) -> Result<[Option<Arc<Extensions>>; 2]> {
+/// The extensions of each side: the same for both, unless flags name different ones.
+fn extensions(
+    options: &PlanArgs,
+    after: &RolloutSide,
+    cluster: Option<&ClusterConnection>,
+) -> Result<[Option<Arc<CommandExtensions>>; 2]> {
     let objects = || after.case().objects();
-    let open = |flags: &Flags| Extensions::open(&flags.with(&options.hooks), objects, cluster);
+    let open = |flags: &Flags| CommandExtensions::open(&flags.with(&options.hooks), objects, cluster);
     if !options.sides.differ() {
         let both = open(&options.extensions)?;
         return Ok([both.clone(), both]);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressDrawTarget, ProgressStyle};
 
-/// Faster work ends before a user could read the bar.
+/// Delay before the bar is shown: faster work ends before a user could read it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The bar of work on several Clusters.
+/// The template of the bar for work on several Clusters.
 pub(super) const OF_CLUSTERS: &str = "{wide_bar} {pos} of {len} Clusters, {eta} left";
 
-/// A bar that appears when the work takes long.
+/// A progress bar that is shown when the work takes long.
 #[derive(Debug)]
 pub(super) struct ProgressBar {
     bar: indicatif::ProgressBar,
@@ -27,7 +27,7 @@ impl ProgressBar {
         ProgressBar { bar, started, is_shown: AtomicBool::new(false) }
     }
 
-    /// Counts parts that are done.
+    /// Adds completed parts.
     pub(super) fn add(&self, parts: usize) {
         self.bar.inc(u64::try_from(parts).unwrap_or_default());
         self.show();

@@ -1,29 +1,29 @@
-//! `render`: every object that topologies ask for.
+//! `render`: the desired objects of topologies.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::Value;
 
-use super::args::Render;
-use super::empty::{self, Wanted};
-use super::extensions::Extensions;
+use super::args::RenderArgs;
+use super::empty::{self, ExpectedInput};
+use super::extensions::CommandExtensions;
 use super::output;
-use super::rollout::{self, Side};
+use super::rollout::{self, RolloutSide};
 use super::schemas;
-use super::validate::{complain, denials};
+use super::validate::{denials, report_problems};
 use engine::topology::explanations;
 use engine::topology::inspection::InspectedObjects;
 use engine::topology::patches::Trace;
 use engine::topology::refusals::Checks;
 
 /// Prints the objects of every Cluster, or of one.
-pub(super) fn run(options: &Render) -> Result<ExitCode> {
-    let side = Side::read(&options.paths, &[], &options.input, &options.rules)?;
-    if let Some(code) = complain(side.case())? {
+pub(super) fn run(options: &RenderArgs) -> Result<ExitCode> {
+    let side = RolloutSide::read(&options.paths, &[], &options.input, &options.rules)?;
+    if let Some(code) = report_problems(side.case())? {
         return Ok(ExitCode::from(code));
     }
-    let extensions = Extensions::open(&options.extensions, || side.case().objects(), None)?;
+    let extensions = CommandExtensions::open(&options.extensions, || side.case().objects(), None)?;
     let side = side.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let subjects = side.subjects();
     let facts = side.facts(&subjects);
@@ -37,7 +37,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let fold = side.fold(&facts);
     let clusters = rollout::clusters(fold.facts(), options.cluster.as_ref())?;
     if clusters.is_empty()
-        && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?
+        && let Some(code) = empty::check_found(ExpectedInput::Rendered, side.case(), &options.input)?
     {
         return Ok(ExitCode::from(code));
     }

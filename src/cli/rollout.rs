@@ -1,4 +1,4 @@
-//! Worlds made of files, in which topologies are computed.
+//! Worlds of files, in which topologies are computed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 
 use super::args;
 use super::discovered::VariableServer;
-use super::live::{self, Connection, Reach};
-use super::offline::{Case, Subject};
+use super::live::{self, ClusterConnection, Reach};
+use super::offline::{CommandInput, ReviewSubject};
 use engine::admission::AdmissionSettings;
 use engine::topology::plan::{TopologySimulator, uid};
 use engine::topology::{Options, SizeLimit};
@@ -18,73 +18,78 @@ use model::hub::{Cluster, Kind, Object, ObjectKey};
 use model::world::{Facts, Found, Record};
 use schema::openapi::Violation;
 
-/// The files of one side, and what is said of the objects in them.
+/// The files of one side, and the reviews of their objects.
 #[derive(Debug)]
-pub(super) struct Side {
-    case: Case,
+pub(super) struct RolloutSide {
+    case: CommandInput,
     settings: AdmissionSettings,
 }
 
 /// What rolls out a topology.
-impl Side {
-    /// Reads files; `old` are those that they take the place of.
+impl RolloutSide {
+    /// Reads files; they replace the files `old`.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
-        Ok(Side { case: Case::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
+    pub(super) fn read(
+        paths: &[PathBuf],
+        old: &[PathBuf],
+        input: &args::InputFlags,
+        rules: &args::RuleFlags,
+    ) -> Result<Self> {
+        Ok(RolloutSide { case: CommandInput::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
     }
 
-    /// Reads files that take the place of those of `before`.
+    /// Reads files that replace those of `before`.
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn after(before: &Side, paths: &[PathBuf]) -> Result<Self> {
-        let case = Case::after(paths, &before.case)?.kept_as_stored();
-        Ok(Side { case, settings: before.settings.clone() })
+    pub(super) fn after(before: &RolloutSide, paths: &[PathBuf]) -> Result<Self> {
+        let case = CommandInput::after(paths, &before.case)?.kept_as_stored();
+        Ok(RolloutSide { case, settings: before.settings.clone() })
     }
 
     /// A running cluster, and the files of this side applied to it.
     ///
     /// # Errors
     /// When the cluster cannot be read.
-    pub(super) fn with_cluster(self, connection: &Connection, reach: Reach) -> Result<(Self, Self)> {
-        let Side { case, settings } = self;
+    pub(super) fn with_cluster(self, connection: &ClusterConnection, reach: Reach) -> Result<(Self, Self)> {
+        let RolloutSide { case, settings } = self;
         let files = {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
         let live = live::read(connection, &files, self::options(&settings), reach)?;
-        let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
-        Ok((Side { case: Case::of_cluster(live), settings }, after))
+        let after = RolloutSide { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
+        Ok((RolloutSide { case: CommandInput::from_live(live), settings }, after))
     }
 
-    /// The same, in which extensions are called.
+    /// The same, with calls of extensions.
     pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
-        Side { case: self.case.with_extensions(extensions), ..self }
+        RolloutSide { case: self.case.with_extensions(extensions), ..self }
     }
 
     /// The objects that were read.
-    pub(super) fn case(&self) -> &Case {
+    pub(super) fn case(&self) -> &CommandInput {
         &self.case
     }
 
-    /// How the rules judge.
+    /// The settings of the rules.
     pub(super) fn settings(&self) -> &AdmissionSettings {
         &self.settings
     }
 
-    /// The objects that are judged, after their defaults.
-    pub(super) fn subjects(&self) -> Vec<Subject<'_>> {
+    /// The reviewed objects, after their defaults.
+    pub(super) fn subjects(&self) -> Vec<ReviewSubject<'_>> {
         self.case.subjects(&self.settings)
     }
 
-    /// What the objects are judged by.
-    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Arc<Facts> {
+    /// The facts of the reviews.
+    pub(super) fn facts(&self, subjects: &[ReviewSubject<'_>]) -> Arc<Facts> {
         Arc::new(self.case.facts(subjects))
     }
 
-    /// Clusters of the files that cannot be decoded: what becomes of them is not known, only why they are denied.
+    /// Clusters of the files that cannot be decoded: only the reason of their denial is known.
     pub(super) fn undecoded_clusters(&self, facts: &Facts) -> BTreeSet<ObjectKey> {
         let objects = self.case.new.objects.iter().map(|loaded| &loaded.manifest);
         let clusters = objects.filter(|manifest| manifest.admitted_kind() == Some(Kind::Cluster));
@@ -92,22 +97,22 @@ impl Side {
         clusters.map(|manifest| manifest.key.clone()).filter(|key| !is_decoded(key)).collect()
     }
 
-    /// A world of these facts and of the files alone, in which the objects have had their defaults.
+    /// A world of only these facts and the files, in which the objects have their defaults.
     pub(super) fn fold(&self, facts: &Facts) -> TopologySimulator {
         fold(&self.case, facts, &self.settings)
     }
 }
 
-/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44). To
-/// compute their topologies would take as much time and memory as they ask for.
-pub(super) fn oversized(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
+/// Clusters with texts, lists or maps that are larger than the API schema allows, each with its errors (DEC-44).
+/// Computing their topologies could take any amount of time and memory.
+pub(super) fn oversized(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
         let said = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
         let all: Vec<String> = found.map(said).collect();
         (!all.is_empty()).then(|| (cluster.key(), all))
     };
-    subjects.iter().filter_map(Subject::cluster).filter_map(of).collect()
+    subjects.iter().filter_map(ReviewSubject::cluster).filter_map(of).collect()
 }
 
 /// The options of computations by these settings.
@@ -115,8 +120,8 @@ pub(super) fn options(settings: &AdmissionSettings) -> Options {
     Options::new(settings.gates.runtime_sdk).within(SizeLimit::for_text(settings.computation_limit))
 }
 
-/// See [`Side::fold`].
-pub(super) fn fold(case: &Case, facts: &Facts, settings: &AdmissionSettings) -> TopologySimulator {
+/// See [`RolloutSide::fold`].
+pub(super) fn fold(case: &CommandInput, facts: &Facts, settings: &AdmissionSettings) -> TopologySimulator {
     let mut objects = case.objects();
     if case.extensions().is_some() {
         // Extensions are sent Clusters as they are written.
@@ -131,7 +136,7 @@ pub(super) fn fold(case: &Case, facts: &Facts, settings: &AdmissionSettings) -> 
     }
 }
 
-/// Gives Clusters of files the identity that an API server would give them.
+/// Gives Clusters of files an identity, as an API server would.
 fn identify(facts: &mut Facts) {
     let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
     for key in keys {
@@ -144,10 +149,10 @@ fn identify(facts: &mut Facts) {
     }
 }
 
-/// The Clusters that a command is about: those with a topology, or the one of that name.
+/// The Clusters for a command: those with a topology, or the one with this name.
 ///
 /// # Errors
-/// When there is none of that name, or it has no topology.
+/// When there is no Cluster with this name, or it has no topology.
 pub(super) fn clusters(facts: &Facts, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
     // What a Cluster that does not decode asks for is not known.
     let has_topology = |key: &&ObjectKey| match facts.cluster(key) {

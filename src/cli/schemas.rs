@@ -1,11 +1,11 @@
-//! What commands say of the schemas that CustomResourceDefinitions give to objects of providers.
+//! Checks of objects of providers against the schemas of CustomResourceDefinitions, in commands.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::offline::Case;
+use super::offline::CommandInput;
 use super::output;
 use super::rollout;
 use engine::admission::AdmissionSettings;
@@ -19,7 +19,7 @@ use model::hub::{Kind, ObjectKey, ObjectRef, TemplateRef, group_of, version_of};
 use model::variables::SampleExtent;
 use model::world::{Class, Facts, Found, Record};
 
-/// Says once which kinds of objects were not checked.
+/// Prints once which kinds of objects were not checked.
 pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
     if !unchecked.is_empty() {
         let kinds: Vec<&str> = unchecked.iter().map(String::as_str).collect();
@@ -41,12 +41,12 @@ pub(super) struct Inspector<'a> {
 
 impl<'a> Inspector<'a> {
     /// The topologies of these facts, with the objects and definitions of the files.
-    pub(super) fn new(case: &Case, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
+    pub(super) fn new(case: &CommandInput, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
         Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
     }
 
-    /// What schemas say of the objects of a Cluster, or of those of a Cluster that a class describes. Nothing where a
-    /// topology cannot be computed: `render` and `plan` say why.
+    /// The checks of the objects of a Cluster, or of a sample Cluster of a class. Empty if the topology cannot be
+    /// computed: `render` and `plan` report why.
     pub(super) fn checks(&self, kind: Kind, key: &ObjectKey) -> Checks {
         let class = match (kind, self.facts.cluster(key)) {
             (Kind::Cluster, Found::Yes(cluster)) => cluster.class_key(),
@@ -66,13 +66,13 @@ impl<'a> Inspector<'a> {
         let is_worth_it = made.iter().any(|(version, kind)| self.has_schema(version, kind));
         let found = match kind {
             _ if !is_worth_it => None,
-            Kind::ClusterClass => self.of_sample(key, &class),
+            Kind::ClusterClass => self.check_sample(key, &class),
             _ => inspect(&self.fold, key),
         };
         Checks { unchecked, ..found.unwrap_or_default() }
     }
 
-    /// Whether the files hold all templates of a class, so that there is something to check.
+    /// Whether the files contain all templates of a class, so that its objects can be checked.
     fn has_templates(&self, class: &Class) -> bool {
         let Some(objects) = self.fold.facts().objects() else { return false };
         let is_there = |reference: &&TemplateRef| {
@@ -83,7 +83,7 @@ impl<'a> Inspector<'a> {
         references(&class.spec).iter().all(is_there)
     }
 
-    fn of_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
+    fn check_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
         let version = sample_clusters::version(&[found])?;
         let key = sample_clusters::key(class, &[self.facts]);
         SampleExtent::EACH.into_iter().find_map(|extent| {

@@ -24,43 +24,43 @@ use self::endpoints::EndPoints;
 use self::identity::identity;
 use self::listeners::{Listeners, Served};
 use self::signals::Signals;
-use self::source::Source;
-use super::args::Serve;
+use self::source::FactSource;
+use super::args::ServeArgs;
 use super::certificates;
 use super::in_process::InProcess;
-use super::leading::{self, Leading, Machines, Shared};
+use super::leading::{self, ControllerContext, Leading, MachineSetup};
 use super::memory::{self, Connections, Shares};
 use super::status_line::StatusLine;
 use super::tasks::supervise;
-use super::watches::Watches;
+use super::watches::ReplicaWatches;
 use ::server::certificates::self_managed::SelfManaged;
 use ::server::kubernetes::cache::Cache;
-use ::server::kubernetes::impact_facts::Watched;
+use ::server::kubernetes::impact_facts::ImpactWatches;
 use ::server::kubernetes::{sizes, watch};
 use ::server::telemetry::log::{self, Beside};
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::probes::{self, Health};
-use ::server::webhook::server::Server;
+use ::server::webhook::server::HttpServer;
 use model::world::Facts;
 use schema::budget::MemoryPool;
 use tls::identity::ServerIdentity;
 
-/// How often a computation that waits for memory looks again.
+/// Interval in which a computation that waits for memory looks again.
 const MEMORY_LOOK: Duration = Duration::from_millis(2);
-/// How long --embedded waits for its own objects before it serves.
+/// Maximum time for which --embedded waits for its own objects before it serves.
 const LISTING: Duration = Duration::from_secs(5);
 /// Exit code of a process that a second signal ended.
 const ABORTED: u8 = 130;
 
 /// Serves until a signal.
-pub(super) fn run(options: Serve) -> Result<ExitCode> {
+pub(super) fn run(options: ServeArgs) -> Result<ExitCode> {
     let progress = StatusLine::new(options.embedded);
     let beside = if progress.is_shown() { Beside::Progress } else { Beside::Nothing };
     let _log = log::install(options.log_format, &log_filter(&options, &progress), beside)?;
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // Probes and the renewal of the Lease have a runtime of their own, which works even if all threads of the other are
+    // Probes and the renewal of the Lease have a separate runtime, which works even if all threads of the other are
     // blocked.
     let probes = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -75,23 +75,23 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
     outcome
 }
 
-/// Which log lines appear: those that were asked for, else warnings where a person watches the start, else the usual ones.
-fn log_filter(options: &Serve, progress: &StatusLine) -> String {
+/// The filter of log lines: that of the flag, else warnings at a terminal, else the default.
+fn log_filter(options: &ServeArgs, progress: &StatusLine) -> String {
     let of_terminal = || progress.is_shown().then(|| std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()));
     options.log.clone().or_else(of_terminal).unwrap_or_else(|| "info".to_owned())
 }
 
-async fn serve(options: Serve, progress: StatusLine, probes: Handle) -> Result<ExitCode> {
+async fn serve(options: ServeArgs, progress: StatusLine, probes: Handle) -> Result<ExitCode> {
     let mut signals = Signals::install()?;
     let running = tokio::select! {
-        running = Running::start(&options, progress, &probes) => running?,
+        running = RunningServer::start(&options, progress, &probes) => running?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     running.until_stopped(signals).await
 }
 
-/// A server with everything that it needs.
-struct Running {
+/// A running server with all its parts.
+struct RunningServer {
     /// Tasks that must not end before the process does.
     tasks: JoinSet<&'static str>,
     served: Served,
@@ -102,8 +102,8 @@ struct Running {
     grace: Duration,
 }
 
-/// How the memory limit and the file descriptors are divided.
-fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
+/// The division of the memory limit and of the file descriptors.
+fn budgets(options: &ServeArgs) -> Result<(Shares, Connections)> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
     if files < memory::LEAST_FILES {
@@ -113,7 +113,7 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
         );
     }
     let (memory_shares, connections) =
-        (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
+        (Shares::within(memory, processors), Connections::within(options.connections as usize, memory, files));
     info!(
         bodies = memory_shares.bodies,
         conversions = memory_shares.conversions,
@@ -129,20 +129,22 @@ fn budgets(options: &Serve) -> Result<(Shares, Connections)> {
     Ok((memory_shares, connections))
 }
 
-impl Running {
-    async fn start(options: &Serve, progress: StatusLine, probe_runtime: &Handle) -> Result<Running> {
+impl RunningServer {
+    async fn start(options: &ServeArgs, progress: StatusLine, probe_runtime: &Handle) -> Result<RunningServer> {
         options.check()?;
         let (metrics, mut tasks) = (Arc::<Metrics>::default(), JoinSet::new());
-        let Source { client, leases, server, api } = Source::of(options, &progress, probe_runtime).await?;
+        let FactSource { client, leases, server, api } =
+            FactSource::from_options(options, &progress, probe_runtime).await?;
         let (memory_shares, connections) = budgets(options)?;
         let facts =
             Facts::not_listed(&watch::WATCHED).within(options.scope()?).with_cache_capacity(memory_shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let memory =
             Arc::new(MemoryPool::new(memory_shares.computations).with_pause(|| std::thread::sleep(MEMORY_LOOK)));
-        let shared = Shared { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
-        let watches = Watches::start(options, memory_shares, &client, &cache, &metrics, &mut tasks);
-        let end_points = EndPoints::of(options, memory_shares, &shared, &watches, &mut tasks);
+        let shared =
+            ControllerContext { client: &client, leases: &leases, cache: &cache, metrics: &metrics, memory: &memory };
+        let watches = ReplicaWatches::start(options, memory_shares, &client, &cache, &metrics, &mut tasks);
+        let end_points = EndPoints::new(options, memory_shares, &shared, &watches, &mut tasks);
         if let Some(api) = &api {
             let reviews = InProcess::new(end_points.all.clone(), options.drives_machines());
             api.embedded.set_admission(Arc::new(reviews));
@@ -166,7 +168,7 @@ impl Running {
         let metrics_of_machines = options.embedded.then_some(metrics);
         let greeting = tokio::spawn(greet(health.clone(), metrics_of_machines, progress, announcement));
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, served, greeting, health, leading, grace })
+        Ok(RunningServer { tasks, served, greeting, health, leading, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
@@ -212,9 +214,13 @@ impl Running {
     }
 }
 
-/// What the probes look at: the caches, whether the serving certificate has expired, and the certificates that this
-/// process manages once it does.
-fn health(shared: &Shared<'_>, identity: &Arc<ServerIdentity>, managed: &Arc<OnceLock<Arc<SelfManaged>>>) -> Health {
+/// The state for the probes: the caches, the expiry of the serving certificate, and the certificates that this process
+/// manages, once it does.
+fn health(
+    shared: &ControllerContext<'_>,
+    identity: &Arc<ServerIdentity>,
+    managed: &Arc<OnceLock<Arc<SelfManaged>>>,
+) -> Health {
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())
         .with_memory(shared.memory.clone())
@@ -222,8 +228,8 @@ fn health(shared: &Shared<'_>, identity: &Arc<ServerIdentity>, managed: &Arc<Onc
         .requiring(Box::new(move || managed.get().map_or(Ok(()), |managed| managed.ready())))
 }
 
-/// Serves probes and metrics on their own runtime from now on.
-fn serve_probes(probes: Server, health: &Arc<Health>, runtime: &Handle, tasks: &mut JoinSet<&'static str>) {
+/// Starts to serve probes and metrics on their own runtime.
+fn serve_probes(probes: HttpServer, health: &Arc<Health>, runtime: &Handle, tasks: &mut JoinSet<&'static str>) {
     let probes = runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
     supervise(tasks, "probes", async { drop(probes.await) });
     supervise(tasks, "the heartbeat", health.clone().beat());
@@ -231,9 +237,9 @@ fn serve_probes(probes: Server, health: &Arc<Health>, runtime: &Handle, tasks: &
 
 /// Takes part in the leader election, and manages certificates with --manage-certificates.
 async fn lead(
-    options: &Serve,
-    shared: &Shared<'_>,
-    machines: Option<Machines>,
+    options: &ServeArgs,
+    shared: &ControllerContext<'_>,
+    machines: Option<MachineSetup>,
     (identity, managed): (Arc<ServerIdentity>, &OnceLock<Arc<SelfManaged>>),
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
@@ -245,9 +251,9 @@ async fn lead(
     Ok(leading)
 }
 
-/// Keeps the facts of reviews current from now on.
-fn keep_current(options: &Serve, shared: &Shared<'_>, tasks: &mut JoinSet<&'static str>) {
-    let Shared { client, cache, metrics, .. } = *shared;
+/// Starts to keep the facts of reviews current.
+fn keep_current(options: &ServeArgs, shared: &ControllerContext<'_>, tasks: &mut JoinSet<&'static str>) {
+    let ControllerContext { client, cache, metrics, .. } = *shared;
     if !options.impact_time.is_zero() {
         let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
         supervise(tasks, "the watch of MachineDeployments", sizes);
@@ -256,11 +262,11 @@ fn keep_current(options: &Serve, shared: &Shared<'_>, tasks: &mut JoinSet<&'stat
 }
 
 /// Waits until --embedded has listed its own objects, so that the first review is answered like any other.
-async fn until_listed(options: &Serve, cache: &Cache, impacts: Option<&Watched>) {
+async fn until_listed(options: &ServeArgs, cache: &Cache, impacts: Option<&ImpactWatches>) {
     if options.embedded {
         let listed = async {
             cache.listed().await;
-            OptionFuture::from(impacts.map(Watched::settled)).await;
+            OptionFuture::from(impacts.map(ImpactWatches::settled)).await;
         };
         // Nothing is slow here; the log has what takes longer, and the probes say that the server is not ready.
         let _ = tokio::time::timeout(LISTING, listed).await;

@@ -26,20 +26,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use self::report::{Report, Stuck, span};
-use super::args::{Output, Simulate};
+use self::report::{SimulationReport, Stuck, span};
+use super::args::{OutputFormat, SimulateArgs};
 use super::atomic_file;
 use super::choice;
-use super::empty::{self, Wanted};
-use super::extensions::Extensions;
+use super::empty::{self, ExpectedInput};
+use super::extensions::CommandExtensions;
 use super::files::Undecoded;
-use super::live::{Connection, Reach};
+use super::live::{ClusterConnection, Reach};
 use super::machines::timings;
-use super::offline::Subject;
+use super::offline::ReviewSubject;
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
-use super::rollout::Side;
-use super::validate::{complain, denials};
+use super::rollout::RolloutSide;
+use super::validate::{denials, report_problems};
 use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
 use engine::topology::plan::TopologySimulator;
 use golang::calendar::Moment;
@@ -52,15 +52,15 @@ use simulation::equivalent_clusters::{equivalent, renamed};
 use simulation::timeline::{ClusterTimeline, Timeline};
 use simulation::{End, Simulation, StuckReason};
 
-/// Simulates a rollout, or the one of a change.
-pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
+/// Simulates a rollout, or the rollout of a change.
+pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
     let TimingsFile { timings, failures, named: fixed } = timings(options.timings.as_deref())?;
     for (file, flag) in [(&options.html, "--html"), (&options.objects, "--objects")] {
         file.as_deref().map_or(Ok(()), |file| check_folder(file, flag))?;
     }
     let fails = !failures.is_empty();
     let runtime_hooks = options.rules.feature_gates.runtime_sdk;
-    let sides = Sides::read(options)?;
+    let sides = SimulationSides::read(options)?;
     let extensions = sides.extensions(options)?;
     // Requests of hooks hold times. Objects that are live now may be younger than a recording.
     let recorded = extensions.as_ref().filter(|_| !options.live).and_then(|extensions| extensions.recorded_start());
@@ -97,7 +97,7 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     for reason in extensions.map(|extensions| extensions.finish(Some(start))).transpose()?.unwrap_or_default() {
         output::message(reason)?;
     }
-    let Some(Outcome { timeline, stuck, objects }) = outcome else {
+    let Some(SimulationOutcome { timeline, stuck, objects }) = outcome else {
         return Ok(ExitCode::from(1));
     };
     for (number, most) in never_made(&settings.failures, &timeline) {
@@ -109,70 +109,70 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
         atomic_file::write(file, &stream(&objects)?, 0o666)
             .with_context(|| format!("cannot write {} (--objects)", file.display()))?;
     }
-    let report = Report::of(&timeline, &stuck, fails);
+    let report = SimulationReport::from_timeline(&timeline, &stuck, fails);
     if let Some(file) = &options.html {
         atomic_file::write(file, &page::page(&report), 0o666)
             .with_context(|| format!("cannot write {} (--html)", file.display()))?;
     }
     match options.output {
-        Output::Json => output::json(&json::value(&report))?,
-        Output::Text => output::text(&text::text(&report, options.all, options.timings.is_none()))?,
+        OutputFormat::Json => output::json(&json::value(&report))?,
+        OutputFormat::Text => output::text(&text::text(&report, options.all, options.timings.is_none()))?,
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }
 
 /// Both sides; there is only one without `--to`.
-struct Sides {
-    before: Side,
-    after: Option<Side>,
+struct SimulationSides {
+    before: RolloutSide,
+    after: Option<RolloutSide>,
     /// The cluster that they were read from.
-    connection: Option<Arc<Connection>>,
+    connection: Option<Arc<ClusterConnection>>,
 }
 
-impl Sides {
-    fn read(options: &Simulate) -> Result<Self> {
+impl SimulationSides {
+    fn read(options: &SimulateArgs) -> Result<Self> {
         if options.live {
-            let after = Side::read(&options.to, &[], &options.input, &options.rules)?;
-            let connection = Connection::open(options.kubeconfig.as_deref())?;
+            let after = RolloutSide::read(&options.to, &[], &options.input, &options.rules)?;
+            let connection = ClusterConnection::open(options.kubeconfig.as_deref())?;
             let (before, after) = after.with_cluster(&connection, Reach::Machines)?;
             let after = (!options.to.is_empty()).then_some(after);
-            return Ok(Sides { before, after, connection: Some(Arc::new(connection)) });
+            return Ok(SimulationSides { before, after, connection: Some(Arc::new(connection)) });
         }
-        let before = Side::read(&options.paths, &[], &options.input, &options.rules)?;
+        let before = RolloutSide::read(&options.paths, &[], &options.input, &options.rules)?;
         let after = match options.to.is_empty() {
             true => None,
-            false => Some(Side::after(&before, &options.to)?),
+            false => Some(RolloutSide::after(&before, &options.to)?),
         };
-        Ok(Sides { before, after, connection: None })
+        Ok(SimulationSides { before, after, connection: None })
     }
 
     /// The extensions that are called.
-    fn extensions(&self, options: &Simulate) -> Result<Option<Arc<Extensions>>> {
+    fn extensions(&self, options: &SimulateArgs) -> Result<Option<Arc<CommandExtensions>>> {
         let last = self.after.as_ref().unwrap_or(&self.before).case();
-        Extensions::open(&options.extensions.with(&options.hooks), || last.objects(), self.connection.as_deref())
+        CommandExtensions::open(&options.extensions.with(&options.hooks), || last.objects(), self.connection.as_deref())
     }
 
-    fn with_extensions(self, extensions: Option<&Arc<Extensions>>) -> Self {
-        let served = |side: Side| side.with_extensions(extensions.cloned().map(|extensions| extensions as _));
-        Sides { before: served(self.before), after: self.after.map(served), ..self }
+    fn with_extensions(self, extensions: Option<&Arc<CommandExtensions>>) -> Self {
+        let served = |side: RolloutSide| side.with_extensions(extensions.cloned().map(|extensions| extensions as _));
+        SimulationSides { before: served(self.before), after: self.after.map(served), ..self }
     }
 
-    /// Says why the input cannot be used, and returns the exit code then.
-    fn unusable(&self, options: &Simulate) -> Result<Option<u8>> {
+    /// Prints why the input cannot be used, and returns the exit code in that case.
+    fn unusable(&self, options: &SimulateArgs) -> Result<Option<u8>> {
         let sides = [Some(&self.before), self.after.as_ref()];
         let mut has_clusters = false;
         for side in sides.into_iter().flatten() {
-            if let Some(code) = complain(side.case())? {
+            if let Some(code) = report_problems(side.case())? {
                 return Ok(Some(code));
             }
             let subjects = side.subjects();
-            let mut clusters = subjects.iter().filter_map(Subject::cluster);
+            let mut clusters = subjects.iter().filter_map(ReviewSubject::cluster);
             has_clusters |= clusters.any(|cluster| cluster.at("spec.topology").is_some());
         }
         match has_clusters {
             true => Ok(None),
-            false => Ok(empty::settle(
-                Wanted::Simulated,
+            false => Ok(empty::check_found(
+                ExpectedInput::Simulated,
                 self.after.as_ref().unwrap_or(&self.before).case(),
                 &options.input,
             )?),
@@ -180,19 +180,19 @@ impl Sides {
     }
 }
 
-impl Sides {
-    /// Why Clusters of a running cluster are not simulated, and classes are not known.
+impl SimulationSides {
+    /// Why Clusters of a running cluster are not simulated, and classes are unknown.
     fn undecoded(&self) -> Vec<String> {
         let all = self.before.case().undecoded();
         all.map(|Undecoded { kind, key, reason }| format!("{} {key} does not decode: {reason}", kind.name())).collect()
     }
 
     /// The Clusters that --cluster and --selector choose; `None` for all.
-    fn wanted(&self, options: &Simulate) -> Result<Option<BTreeSet<ObjectKey>>> {
+    fn wanted(&self, options: &SimulateArgs) -> Result<Option<BTreeSet<ObjectKey>>> {
         if options.clusters.is_empty() && options.selector.is_none() {
             return Ok(None);
         }
-        let facts = |side: &Side| side.facts(&side.subjects());
+        let facts = |side: &RolloutSide| side.facts(&side.subjects());
         let before = facts(&self.before);
         let after = self.after.as_ref().map_or_else(|| before.clone(), facts);
         let undecoded = BTreeSet::new();
@@ -206,15 +206,16 @@ impl Sides {
         if failures.iter().all(|failure| failure.cluster.is_none()) {
             return Vec::new();
         }
-        let subjects: Vec<Subject<'_>> =
-            [Some(&self.before), self.after.as_ref()].into_iter().flatten().flat_map(Side::subjects).collect();
-        let keys: Vec<ObjectKey> = subjects.iter().filter_map(Subject::cluster).map(|cluster| cluster.key()).collect();
+        let subjects: Vec<ReviewSubject<'_>> =
+            [Some(&self.before), self.after.as_ref()].into_iter().flatten().flat_map(RolloutSide::subjects).collect();
+        let keys: Vec<ObjectKey> =
+            subjects.iter().filter_map(ReviewSubject::cluster).map(|cluster| cluster.key()).collect();
         let is_unused = |failure: &&InjectedFailure| !keys.iter().any(|key| failure.is_of(key));
         failures.iter().filter(is_unused).filter_map(|failure| failure.cluster.as_deref()).collect()
     }
 }
 
-/// The numbers of machines that failures name and that no Cluster comes to, and how many machines one had at most.
+/// The numbers of machines of failures that no Cluster reaches, and the maximum number of machines of a Cluster.
 fn never_made(failures: &[InjectedFailure], timeline: &Timeline) -> Vec<(u32, usize)> {
     let unused = |failure: &InjectedFailure| {
         let clusters = timeline.clusters.iter().filter(|(key, _)| failure.is_of(key));
@@ -224,7 +225,7 @@ fn never_made(failures: &[InjectedFailure], timeline: &Timeline) -> Vec<(u32, us
     failures.iter().filter_map(unused).collect()
 }
 
-/// Refuses a file in a folder that does not exist before any time is spent.
+/// Fails early for a file in a folder that does not exist.
 fn check_folder(file: &Path, flag: &str) -> Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     ensure!(folder.is_dir(), "cannot write {} ({flag}): {} is not a directory", file.display(), folder.display());
@@ -241,10 +242,14 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
     Ok(text)
 }
 
-/// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
+/// The timeline of each Cluster, and why some are stuck; `None` when an object of the files is denied.
 ///
-/// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of an equivalent one.
-fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Result<Option<Outcome>> {
+/// Clusters do not affect each other, so each has a separate simulation, or that of an equivalent one.
+fn simulate(
+    sides: &SimulationSides,
+    settings: &MachineSettings,
+    options: &SimulateArgs,
+) -> Result<Option<SimulationOutcome>> {
     // What a cluster has stored is not judged again.
     if (sides.connection.is_none() && has_denials(&sides.before)?)
         || sides.after.as_ref().map_or(Ok(false), has_denials)?
@@ -252,26 +257,26 @@ fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Re
         return Ok(None);
     }
     let wanted = sides.wanted(options)?;
-    let before = State::of(&sides.before);
-    let change = sides
-        .after
-        .as_ref()
-        .map(|side| Change { deletes: sides.connection.is_none(), ..Change::of(&sides.before, side) });
+    let before = SimulationInputs::from_side(&sides.before);
+    let change = sides.after.as_ref().map(|side| SimulatedChange {
+        deletes: sides.connection.is_none(),
+        ..SimulatedChange::between(&sides.before, side)
+    });
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
     let keeps_objects = options.objects.is_some();
     let stop = options.time_limit.map_or_else(Stop::never, |limit| {
         let began = Instant::now();
         Stop::when(move || began.elapsed() >= limit)
     });
-    let run = Run { before, change, settings, start, limit: options.limit, stop, keeps_objects };
+    let run = ClusterSimulations { before, change, settings, start, limit: options.limit, stop, keeps_objects };
     let mut keys = run.keys();
     keys.retain(|key| wanted.as_ref().is_none_or(|wanted| wanted.contains(key)));
-    // Extensions are told the names of Clusters.
+    // Requests to extensions contain the names of Clusters.
     let is_alone = keeps_objects || sides.before.case().extensions().is_some();
     let groups = if is_alone {
         ungrouped(keys)
     } else {
-        let fold = |side: &Side| side.fold(&side.facts(&side.subjects()));
+        let fold = |side: &RolloutSide| side.fold(&side.facts(&side.subjects()));
         equivalent(keys, &fold(&sides.before), sides.after.as_ref().map(fold).as_ref(), settings)
     };
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -283,18 +288,18 @@ fn simulate(sides: &Sides, settings: &MachineSettings, options: &Simulate) -> Re
         stuck.extend(end.stuck.map(|end| (key, end)));
         objects.extend(end.objects);
     }
-    Ok(Some(Outcome { timeline: Timeline::merge(clusters), stuck, objects }))
+    Ok(Some(SimulationOutcome { timeline: Timeline::merge(clusters), stuck, objects }))
 }
 
-/// What happened, the Clusters that are stuck, and the objects at the end if they are asked for.
-struct Outcome {
+/// The timeline, the stuck Clusters, and the final objects if they are requested.
+struct SimulationOutcome {
     timeline: Timeline,
     stuck: BTreeMap<ObjectKey, Stuck>,
     objects: Vec<Arc<Object>>,
 }
 
-/// The files of one side, ready for simulations.
-struct State {
+/// The files of one side, prepared for simulations.
+struct SimulationInputs {
     /// Without Clusters: each is created by its simulation, with the identity that it has there.
     topologies: TopologySimulator,
     classes: Vec<Object>,
@@ -303,8 +308,8 @@ struct State {
     running: BTreeMap<ObjectKey, Vec<Arc<Object>>>,
 }
 
-/// Says which objects of a side are denied.
-fn has_denials(side: &Side) -> Result<bool> {
+/// Prints the denied objects of a side; returns whether there are any.
+fn has_denials(side: &RolloutSide) -> Result<bool> {
     let subjects = side.subjects();
     let denials = denials(&subjects, &side.facts(&subjects), side.settings());
     for denial in &denials {
@@ -313,8 +318,8 @@ fn has_denials(side: &Side) -> Result<bool> {
     Ok(!denials.is_empty())
 }
 
-impl State {
-    fn of(side: &Side) -> Self {
+impl SimulationInputs {
+    fn from_side(side: &RolloutSide) -> Self {
         let subjects = side.subjects();
         let facts = side.facts(&subjects);
         let mut topologies = side.fold(&facts);
@@ -324,26 +329,26 @@ impl State {
             let clusters: Vec<_> = objects.iter().filter(|one| is_cluster(one)).map(|one| one.reference()).collect();
             clusters.iter().for_each(|cluster| objects.remove(cluster));
         }
-        let classes = subjects.iter().filter_map(Subject::class);
+        let classes = subjects.iter().filter_map(ReviewSubject::class);
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
-        let clusters = subjects.iter().filter_map(Subject::cluster);
+        let clusters = subjects.iter().filter_map(ReviewSubject::cluster);
         let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
         let mut clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
         let mut running = BTreeMap::new();
         for (key, cluster) in clusters.iter_mut().filter(|(_, cluster)| !cluster.uid().is_empty()) {
-            let objects = taken(&mut topologies, key);
+            let objects = take_objects(&mut topologies, key);
             if objects.is_empty() {
-                anew(cluster);
+                as_new(cluster);
             } else {
                 running.insert(key.clone(), objects);
             }
         }
-        State { topologies, classes, clusters, running }
+        SimulationInputs { topologies, classes, clusters, running }
     }
 }
 
 /// A Cluster that was exported without its objects, as its user would create it.
-fn anew(cluster: &mut Object) {
+fn as_new(cluster: &mut Object) {
     let of_metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "finalizers", "managedFields"];
     let of_metadata = of_metadata.map(|name| format!("metadata.{name}"));
     let of_controllers = ["status", "spec.infrastructureRef", "spec.controlPlaneRef", "spec.controlPlaneEndpoint"];
@@ -352,8 +357,8 @@ fn anew(cluster: &mut Object) {
     }
 }
 
-/// The objects of a Cluster, which are facts of its own simulation alone.
-fn taken(topologies: &mut TopologySimulator, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+/// Takes the objects of a Cluster, which are facts only of its simulation.
+fn take_objects(topologies: &mut TopologySimulator, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     let Some(objects) = topologies.facts_mut().objects_mut() else { return Vec::new() };
     let taken: Vec<Arc<Object>> = objects.of_cluster(cluster).cloned().collect();
     taken.iter().for_each(|object| objects.remove(&object.reference()));
@@ -365,17 +370,17 @@ fn is_cluster(object: &Object) -> bool {
     GroupKind::for_object(object).is_core("Cluster")
 }
 
-/// What differs on the other side.
-struct Change {
-    state: State,
+/// The changes on the other side.
+struct SimulatedChange {
+    state: SimulationInputs,
     /// Objects that are new or have changed, but for Clusters.
     objects: Vec<Object>,
     /// Whether Clusters that the other side lacks are deleted.
     deletes: bool,
 }
 
-impl Change {
-    fn of(before: &Side, after: &Side) -> Self {
+impl SimulatedChange {
+    fn between(before: &RolloutSide, after: &RolloutSide) -> Self {
         let (old, new) = (before.case().objects(), after.case().objects());
         let is_new = |object: &Object| {
             let known = old.in_any_version(object.group(), object.kind(), &object.key());
@@ -383,7 +388,7 @@ impl Change {
         };
         let others = new.iter().filter(|object| !is_cluster(object));
         let objects = others.map(|object| Object::clone(object)).filter(is_new).collect();
-        Change { state: State::of(after), objects, deletes: true }
+        SimulatedChange { state: SimulationInputs::from_side(after), objects, deletes: true }
     }
 
     /// Makes the change for one Cluster.
@@ -407,25 +412,25 @@ impl Change {
     }
 }
 
-/// How it went for one Cluster.
-struct Ended {
+/// The outcome for one Cluster.
+struct ClusterOutcome {
     timeline: Option<ClusterTimeline>,
     stuck: Option<Stuck>,
     stuck_before: Option<StuckReason>,
     objects: Vec<Arc<Object>>,
 }
 
-impl Ended {
-    /// Everything is as it should be.
+impl ClusterOutcome {
+    /// A Cluster that converged.
     fn well(timeline: ClusterTimeline) -> Self {
-        Ended { timeline: Some(timeline), stuck: None, stuck_before: None, objects: Vec::new() }
+        ClusterOutcome { timeline: Some(timeline), stuck: None, stuck_before: None, objects: Vec::new() }
     }
 }
 
 /// Simulations of Clusters.
-struct Run<'a> {
-    before: State,
-    change: Option<Change>,
+struct ClusterSimulations<'a> {
+    before: SimulationInputs,
+    change: Option<SimulatedChange>,
     settings: &'a MachineSettings,
     start: Moment,
     limit: Duration,
@@ -434,7 +439,7 @@ struct Run<'a> {
     keeps_objects: bool,
 }
 
-impl Run<'_> {
+impl ClusterSimulations<'_> {
     /// The Clusters of either side.
     fn keys(&self) -> Vec<ObjectKey> {
         let of_change = self.change.iter().flat_map(|change| change.state.clusters.keys());
@@ -443,7 +448,7 @@ impl Run<'_> {
     }
 
     /// Simulates Clusters, on all processors.
-    fn all(&self, clusters: &[EquivalentClusters]) -> Result<BTreeMap<ObjectKey, Ended>> {
+    fn all(&self, clusters: &[EquivalentClusters]) -> Result<BTreeMap<ObjectKey, ClusterOutcome>> {
         let number = clusters.iter().map(|group| 1 + group.others.len()).sum();
         let template = if number == 1 { "{spinner} {msg} simulated" } else { OF_CLUSTERS };
         let (next, progress) = (AtomicUsize::new(0), ProgressBar::new(number, template, Instant::now()));
@@ -466,8 +471,9 @@ impl Run<'_> {
         })
     }
 
-    /// Simulates one Cluster; equivalent ones have its timeline with their names. A Cluster that is stuck has a reason of its own.
-    fn each(&self, group: &EquivalentClusters, progress: &ProgressBar) -> Result<Vec<(ObjectKey, Ended)>> {
+    /// Simulates one Cluster; equivalent ones get its timeline with their names. Each stuck Cluster gets its own
+    /// reason.
+    fn each(&self, group: &EquivalentClusters, progress: &ProgressBar) -> Result<Vec<(ObjectKey, ClusterOutcome)>> {
         let EquivalentClusters { first, others } = group;
         let end = self.one(first, progress)?;
         progress.add(1);
@@ -475,7 +481,7 @@ impl Run<'_> {
         for other in others {
             let known = (end.stuck.is_none() && end.stuck_before.is_none()).then_some(end.timeline.as_ref()).flatten();
             ends.push(match known.and_then(|known| renamed(known, &first.name, &other.name)) {
-                Some(timeline) => (other.clone(), Ended::well(timeline)),
+                Some(timeline) => (other.clone(), ClusterOutcome::well(timeline)),
                 None => (other.clone(), self.one(other, progress)?),
             });
             progress.add(1);
@@ -484,7 +490,7 @@ impl Run<'_> {
         Ok(ends)
     }
 
-    /// Goes up to where the output begins. One that is rolled out before a change has an end there.
+    /// Runs up to the start of the output. Before a change, the rollout has an end there.
     fn begin(&self, key: &ObjectKey, simulation: &mut Simulation, tell: impl FnMut(Moment)) -> Result<Option<End>> {
         let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
         let end = if let Some(objects) = self.before.running.get(key) {
@@ -504,7 +510,7 @@ impl Run<'_> {
     }
 
     /// Simulates one Cluster.
-    fn one(&self, key: &ObjectKey, progress: &ProgressBar) -> Result<Ended> {
+    fn one(&self, key: &ObjectKey, progress: &ProgressBar) -> Result<ClusterOutcome> {
         let tell = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
         let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         let mut simulation = simulation.until(self.stop.clone());
@@ -521,11 +527,11 @@ impl Run<'_> {
         let ran_out = simulation.ran_out && simulation.is_computed(key);
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });
         let objects = if self.keeps_objects { objects_of(key, &simulation) } else { Vec::new() };
-        Ok(Ended { timeline: simulation.timeline.clusters.remove(key), stuck, stuck_before, objects })
+        Ok(ClusterOutcome { timeline: simulation.timeline.clusters.remove(key), stuck, stuck_before, objects })
     }
 }
 
-/// A Cluster and its objects, but for what is in its workload cluster.
+/// A Cluster and its objects, without those in its workload cluster.
 fn objects_of(key: &ObjectKey, simulation: &Simulation) -> Vec<Arc<Object>> {
     let all = simulation.objects();
     let cluster = all.get(&ObjectId::core("Cluster", &key.namespace, &key.name)).cloned();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::held_edits::{edit, template_edits};
-use super::offline::{Case, Subject};
+use super::offline::{CommandInput, ReviewSubject};
 use super::rollout;
 use engine::admission::{AdmissionSettings, EditedObject};
 use engine::impact::{Edit, SizeRules, SizeVerdict};
@@ -19,16 +19,16 @@ pub(super) struct SizedEdit {
     pub verdict: SizeVerdict,
 }
 
-/// The edits of the new files of `case` of which there is something to say. `facts` are those after all edits.
+/// The edits of the new files of `case` with a verdict to report. `facts` are those after all edits.
 pub(super) fn sized_edits(
-    case: &Case,
-    subjects: &[Subject<'_>],
+    case: &CommandInput,
+    subjects: &[ReviewSubject<'_>],
     facts: &Facts,
     settings: &AdmissionSettings,
 ) -> Vec<SizedEdit> {
     let stored = case.stored(subjects);
     let (before, after) = (stored.objects().cloned().unwrap_or_default(), case.objects());
-    let edited = |subject: &Subject<'_>| match subject.edited()? {
+    let edited = |subject: &ReviewSubject<'_>| match subject.edited()? {
         EditedObject::NewCluster(new) => Some(Edit::NewCluster(Arc::from(new))),
         edited => edit(edited),
     };

@@ -1,4 +1,4 @@
-//! The files that commands read: which ones of a folder, and how many bytes (DEC-65).
+//! The files that commands read: the selection of files of a folder, and size limits (DEC-65).
 //!
 //! A path of the command line may be anything that can be read, such as a pipe. The files of a folder may come from the
 //! author of a merge request: only regular ones are read, and no link leads out of the folder.
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::args::Links;
+use super::args::LinkFlags;
 
 /// Maximum size of one file.
 pub(super) const FILE_LIMIT: u64 = 64 << 20;
@@ -20,12 +20,12 @@ pub(super) const TOTAL_LIMIT: u64 = 512 << 20;
 
 /// A file below a folder that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedFile {
     pub path: PathBuf,
     pub reason: String,
 }
 
-/// What may be read.
+/// The limits of reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sources {
     follows_links: bool,
@@ -41,7 +41,7 @@ impl Default for Sources {
 
 impl Sources {
     /// The limits of a command.
-    pub(super) fn new(links: &Links) -> Self {
+    pub(super) fn new(links: &LinkFlags) -> Self {
         Sources { follows_links: links.follow_links, ..Sources::default() }
     }
 
@@ -78,7 +78,7 @@ impl Sources {
     ///
     /// # Errors
     /// When a folder cannot be read.
-    pub(super) fn list(&self, path: &Path) -> Result<Vec<Result<PathBuf, Refused>>> {
+    pub(super) fn list(&self, path: &Path) -> Result<Vec<Result<PathBuf, RefusedFile>>> {
         let unreadable = || format!("cannot read {}", path.display());
         if !fs::metadata(path).with_context(unreadable)?.is_dir() {
             return Ok(vec![Ok(path.to_owned())]);
@@ -121,7 +121,7 @@ struct Walk {
     follows_links: bool,
     /// The real paths of the folders that were searched; a link may lead back to one.
     folders: BTreeSet<PathBuf>,
-    files: Vec<Result<PathBuf, Refused>>,
+    files: Vec<Result<PathBuf, RefusedFile>>,
 }
 
 impl Walk {
@@ -148,7 +148,7 @@ impl Walk {
     }
 
     fn link(&mut self, path: PathBuf) -> Result<()> {
-        let refused = |reason: String| Err(Refused { path: path.clone(), reason });
+        let refused = |reason: String| Err(RefusedFile { path: path.clone(), reason });
         let file = match (fs::metadata(&path), fs::canonicalize(&path)) {
             (Ok(target), _) if target.is_dir() => match self.follows_links {
                 true => return self.folder(&path),
@@ -168,8 +168,8 @@ impl Walk {
     }
 }
 
-fn not_regular(path: PathBuf) -> Result<PathBuf, Refused> {
-    Err(Refused { path, reason: "it is not a regular file".to_owned() })
+fn not_regular(path: PathBuf) -> Result<PathBuf, RefusedFile> {
+    Err(RefusedFile { path, reason: "it is not a regular file".to_owned() })
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -226,11 +226,11 @@ mod tests {
             symlink(target, folder.join(link)).unwrap();
         }
         let list = |follow_links: bool| {
-            let listed = Sources::new(&Links { follow_links }).list(&folder).unwrap();
+            let listed = Sources::new(&LinkFlags { follow_links }).list(&folder).unwrap();
             let name = |path: &Path| path.strip_prefix(&folder).unwrap().display().to_string();
             let shown = listed.into_iter().map(|file| match file {
                 Ok(path) => name(&path),
-                Err(Refused { path, reason }) => format!("{}: {}", name(&path), &reason[..reason.len().min(14)]),
+                Err(RefusedFile { path, reason }) => format!("{}: {}", name(&path), &reason[..reason.len().min(14)]),
             });
             shown.collect::<Vec<_>>()
         };

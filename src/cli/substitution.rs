@@ -2,12 +2,12 @@
 //! line names have the values of the environment (DEC-65): the author of a file could otherwise have every secret of a
 //! CI job printed.
 //!
-//! Everything else that begins with `${` is left alone, scripts are full of it; so is `$${…}`, which is how a template
-//! writes what is not a variable.
+//! Everything else that begins with `${` is left unchanged, since scripts contain it; so is `$${…}`, the escaped form
+//! of templates.
 
 /// A variable of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Variable<'a> {
+struct TextVariable<'a> {
     name: &'a str,
     default: Option<&'a str>,
 }
@@ -15,12 +15,12 @@ struct Variable<'a> {
 /// A part of a text.
 enum Piece<'a> {
     Text(&'a str),
-    Variable(Variable<'a>),
+    Variable(TextVariable<'a>),
 }
 
 /// The value of a variable in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Lookup {
+pub(super) enum VariableLookup {
     Set(String),
     Unset,
     /// The command line does not name the variable.
@@ -47,7 +47,7 @@ const LONGEST: usize = 64 << 20;
 ///
 /// # Errors
 /// All variables without either.
-pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Lookup) -> Result<String, Vec<Unresolved>> {
+pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> VariableLookup) -> Result<String, Vec<Unresolved>> {
     let (mut resolved, mut errors, mut line) = (String::with_capacity(text.len()), Vec::new(), 1);
     for piece in pieces(text) {
         match piece {
@@ -55,13 +55,15 @@ pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Lookup) -> Result<S
                 line += text.matches('\n').count();
                 resolved.push_str(text);
             }
-            Piece::Variable(Variable { name, default }) => {
+            Piece::Variable(TextVariable { name, default }) => {
                 match (value_of(name), default) {
-                    (Lookup::Set(value), _) if !value.is_empty() => resolved.push_str(&value),
+                    (VariableLookup::Set(value), _) if !value.is_empty() => resolved.push_str(&value),
                     (_, Some(default)) => resolved.push_str(default),
-                    (Lookup::Set(_), None) => {}
-                    (Lookup::Unset, None) => errors.push(Unresolved::Unset { line, name: name.to_owned() }),
-                    (Lookup::NotNamed, None) => errors.push(Unresolved::NotNamed { line, name: name.to_owned() }),
+                    (VariableLookup::Set(_), None) => {}
+                    (VariableLookup::Unset, None) => errors.push(Unresolved::Unset { line, name: name.to_owned() }),
+                    (VariableLookup::NotNamed, None) => {
+                        errors.push(Unresolved::NotNamed { line, name: name.to_owned() });
+                    }
                 }
                 line += default.map_or(0, |default| default.matches('\n').count());
                 if resolved.len() > LONGEST.max(text.len()) {
@@ -97,8 +99,8 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The variable with which a text begins, and how long it is there.
-fn variable(text: &str) -> Option<(Variable<'_>, usize)> {
+/// The variable at the start of a text, and its length there.
+fn variable(text: &str) -> Option<(TextVariable<'_>, usize)> {
     let inside = text.strip_prefix("${")?;
     let length = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());
     let (name, rest) = inside.split_at(length);
@@ -106,24 +108,24 @@ fn variable(text: &str) -> Option<(Variable<'_>, usize)> {
         return None;
     }
     if rest.starts_with('}') {
-        return Some((Variable { name, default: None }, "${}".len() + length));
+        return Some((TextVariable { name, default: None }, "${}".len() + length));
     }
     let default = rest.strip_prefix(":-").or_else(|| rest.strip_prefix(":="))?;
     let default = &default[..default.find('}')?];
-    Some((Variable { name, default: Some(default) }, "${:-}".len() + length + default.len()))
+    Some((TextVariable { name, default: Some(default) }, "${:-}".len() + length + default.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn value_of(name: &str) -> Lookup {
+    fn value_of(name: &str) -> VariableLookup {
         match name {
-            "A" => Lookup::Set("a".to_owned()),
-            "EMPTY" => Lookup::Set(String::new()),
-            "LONG" => Lookup::Set("x".repeat(1 << 20)),
-            "SECRET" => Lookup::NotNamed,
-            _ => Lookup::Unset,
+            "A" => VariableLookup::Set("a".to_owned()),
+            "EMPTY" => VariableLookup::Set(String::new()),
+            "LONG" => VariableLookup::Set("x".repeat(1 << 20)),
+            "SECRET" => VariableLookup::NotNamed,
+            _ => VariableLookup::Unset,
         }
     }
 

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::UNUSABLE;
-use super::args::{Output, Validate};
-use super::empty::{self, Wanted};
-use super::errors::{Shown, shown};
-use super::extensions::Extensions;
-use super::files::Loaded;
+use super::args::{OutputFormat, ValidateArgs};
+use super::empty::{self, ExpectedInput};
+use super::errors::{ErrorRow, shown};
+use super::extensions::CommandExtensions;
+use super::files::LoadedObject;
 use super::held_edits::held_edits;
-use super::offline::{Case, Review, Subject};
+use super::offline::{CommandInput, ObjectReview, ReviewSubject};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
 use super::sizes::{SizedEdit, sized_edits};
@@ -27,15 +27,17 @@ use model::world::Facts;
 use schema::field::{FieldError, RuleId, Warning};
 
 /// Prints a verdict for every Cluster and ClusterClass.
-pub(super) fn run(options: &Validate) -> Result<ExitCode> {
-    let case = Case::read(&options.paths, &options.old, &options.input)?;
-    let extensions = Extensions::open(&options.extensions, || case.objects(), None)?;
+pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
+    let case = CommandInput::read(&options.paths, &options.old, &options.input)?;
+    let extensions = CommandExtensions::open(&options.extensions, || case.objects(), None)?;
     let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
-    let mut rows: Vec<Row<'_>> =
-        subjects.iter().map(|subject| Row::new(subject, subject.judge(&facts, &settings, options.strict))).collect();
+    let mut rows: Vec<ResultRow<'_>> = subjects
+        .iter()
+        .map(|subject| ResultRow::new(subject, subject.judge(&facts, &settings, options.strict)))
+        .collect();
     for SizedEdit { kind, key, verdict } in sized_edits(&case, &subjects, &facts, &settings) {
         let place = (&*kind, &*key.namespace, &*key.name);
         let SizeVerdict { denial, warnings } = verdict;
@@ -56,11 +58,11 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
         hold(&mut rows, &case, &held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
     }
     match options.output {
-        Output::Text => {
+        OutputFormat::Text => {
             output::text(&text(&rows))?;
             schemas::note(&rows.iter().flat_map(|row| &row.schemas_not_checked).cloned().collect())?;
         }
-        Output::Json => output::json(&rows)?,
+        OutputFormat::Json => output::json(&rows)?,
     }
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
@@ -68,24 +70,25 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
         output::message(reason)?;
     }
-    if let Some(code) = complain(&case)? {
+    if let Some(code) = report_problems(&case)? {
         return Ok(ExitCode::from(code));
     }
-    let nothing = if rows.is_empty() { empty::settle(Wanted::Judged, &case, &options.input)? } else { None };
+    let nothing =
+        if rows.is_empty() { empty::check_found(ExpectedInput::Judged, &case, &options.input)? } else { None };
     Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned || is_faulty))))
 }
 
-/// Adds the denials of edits that a ceiling holds. Templates have rows for them alone.
-fn hold<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, held: &[HeldEdit]) {
+/// Adds the denials of edits by a ceiling. Templates have rows only for these.
+fn hold<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, held: &[HeldEdit]) {
     for held in held {
         deny(rows, case, held.object(), &held.error);
     }
 }
 
 /// Adds an error to the row of an object, by its kind, namespace and name.
-fn deny<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, object: (&str, &str, &str), error: &FieldError) {
+fn deny<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, object: (&str, &str, &str), error: &FieldError) {
     let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == object;
-    let error = Shown::of(error);
+    let error = ErrorRow::from_error(error);
     if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
         row.allowed = false;
         row.errors.push(error);
@@ -96,20 +99,20 @@ fn deny<'a>(rows: &mut Vec<Row<'a>>, case: &'a Case, object: (&str, &str, &str),
         let key = &loaded.manifest.key;
         is_it(&loaded.manifest.kind, &key.namespace, &key.name)
     });
-    rows.extend(file.map(|loaded| Row::of_template(loaded, error)));
+    rows.extend(file.map(|loaded| ResultRow::from_template(loaded, error)));
 }
 
-/// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.
-pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
-    let code = unreadable(case)?;
+/// Prints unreadable input and probable mistakes; returns the exit code if there is unreadable input.
+pub(super) fn report_problems(case: &CommandInput) -> Result<Option<u8>> {
+    let code = report_unreadable(case)?;
     if code.is_none() {
-        empty::point_out_slips(case)?;
+        empty::report_misspelled_kinds(case)?;
     }
     Ok(code)
 }
 
-/// Says what could not be read; returns the exit code if something could not.
-pub(super) fn unreadable(case: &Case) -> Result<Option<u8>> {
+/// Prints unreadable input; returns the exit code if there is any.
+pub(super) fn report_unreadable(case: &CommandInput) -> Result<Option<u8>> {
     let each = || case.inputs().into_iter();
     for unreadable in each().flat_map(|input| &input.unreadable) {
         output::message(unreadable)?;
@@ -124,20 +127,20 @@ pub(super) fn unreadable(case: &Case) -> Result<Option<u8>> {
 }
 
 /// Why objects are denied, a line for each error.
-pub(super) fn denials(subjects: &[Subject<'_>], facts: &Arc<Facts>, settings: &AdmissionSettings) -> Vec<String> {
-    let of = |subject: &Subject<'_>| {
-        let row = Row::new(subject, subject.judge(facts, settings, false));
+pub(super) fn denials(subjects: &[ReviewSubject<'_>], facts: &Arc<Facts>, settings: &AdmissionSettings) -> Vec<String> {
+    let of = |subject: &ReviewSubject<'_>| {
+        let row = ResultRow::new(subject, subject.judge(facts, settings, false));
         let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
-        let say = |error: &Shown| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
+        let say = |error: &ErrorRow| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
         row.errors.iter().map(say).collect::<Vec<_>>()
     };
     subjects.iter().flat_map(of).collect()
 }
 
-/// The result for one object, as `-o json` prints it.
+/// The result for one object in the output of `-o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row<'a> {
+struct ResultRow<'a> {
     file: &'a str,
     #[serde(skip)]
     line: usize,
@@ -147,7 +150,7 @@ struct Row<'a> {
     name: &'a str,
     operation: &'static str,
     allowed: bool,
-    errors: Vec<Shown>,
+    errors: Vec<ErrorRow>,
     warnings: Vec<String>,
     not_checked: Vec<RuleId>,
     /// The kinds of rendered objects whose CustomResourceDefinitions are not known.
@@ -156,18 +159,18 @@ struct Row<'a> {
     patch: json_patch::Patch,
 }
 
-impl<'a> Row<'a> {
-    fn new(subject: &Subject<'a>, review: Review) -> Self {
+impl<'a> ResultRow<'a> {
+    fn new(subject: &ReviewSubject<'a>, review: ObjectReview) -> Self {
         let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
-        let mut errors: Vec<Shown> = subject.defaulted.as_ref().map(shown).unwrap_or_default();
-        errors.extend(review.schema_errors().map(Shown::of));
+        let mut errors: Vec<ErrorRow> = subject.defaulted.as_ref().map(shown).unwrap_or_default();
+        errors.extend(review.schema_errors().map(ErrorRow::from_error));
         // Without a class name there is one thing to say, and defaulting has said it (CL-D-003).
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
         let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
-        Row {
+        ResultRow {
             file,
             line: manifest.line,
             api_version: &manifest.api_version,
@@ -185,9 +188,9 @@ impl<'a> Row<'a> {
     }
 
     /// The result for an edit of a template, which is denied.
-    fn of_template(loaded: &'a Loaded, error: Shown) -> Self {
+    fn from_template(loaded: &'a LoadedObject, error: ErrorRow) -> Self {
         let manifest = &loaded.manifest;
-        Row {
+        ResultRow {
             file: &loaded.file,
             line: manifest.line,
             api_version: &manifest.api_version,
@@ -204,8 +207,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Adds what schemas say of the objects that come of an object that is allowed.
-    fn inspect(&mut self, subject: &Subject<'_>, inspector: &Inspector<'_>) {
+    /// Adds the schema checks of the objects that an allowed object creates.
+    fn inspect(&mut self, subject: &ReviewSubject<'_>, inspector: &Inspector<'_>) {
         let Some((kind, key)) = subject.stored().filter(|_| self.allowed) else { return };
         let Checks { refusals, unchecked, unusable } = inspector.checks(kind, key);
         self.warnings.extend(refusals.iter().map(ToString::to_string).chain(unusable));
@@ -213,7 +216,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn text(rows: &[Row<'_>]) -> Text {
+fn text(rows: &[ResultRow<'_>]) -> Text {
     let mut text = Text::default();
     for row in rows {
         let verdict = if row.allowed { "allowed" } else { "denied" };
@@ -222,7 +225,7 @@ fn text(rows: &[Row<'_>]) -> Text {
             "UPDATE" => " update",
             _ => " deletion",
         };
-        let Row { file, line, kind, namespace, name, .. } = row;
+        let ResultRow { file, line, kind, namespace, name, .. } = row;
         text.line(format_args!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}"));
         row.errors.iter().for_each(|error| text.line(format_args!("  error {}: {}", error.rule, error.rendered)));
         row.warnings.iter().for_each(|warning| text.line(format_args!("  warning: {warning}")));

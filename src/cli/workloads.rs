@@ -6,24 +6,24 @@ use std::sync::Arc;
 use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
-use super::args::Serve;
+use super::args::ServeArgs;
 use super::embedded::{identity, while_sweeping};
-use super::leading::Machines;
+use super::leading::MachineSetup;
 use super::listen;
 use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
 use ::server::telemetry::metrics::Metrics;
-use ::server::webhook::server::{self, Server};
+use ::server::webhook::server::{self, HttpServer};
 use apiserver::ApiOptions;
 use apiserver::workloads::WorkloadApis;
 use machines::lifecycle::settings::ServerAddress;
 use model::hub::ObjectKey;
 
-/// The port where they listen by default.
+/// The default port.
 const PORT: u16 = 6444;
 
-/// The API servers of workload clusters, bound and not serving yet.
+/// The API servers of workload clusters: bound, and not serving yet.
 pub(super) struct WorkloadServer {
-    server: Server,
+    server: HttpServer,
     handle: Handle,
     /// Where they listen.
     pub address: SocketAddr,
@@ -37,7 +37,7 @@ struct Handle {
     workloads: WorkloadApis,
     /// What kubeconfigs name.
     address: SocketAddr,
-    /// The certificate that vouches for the listener's, in PEM form.
+    /// The CA certificate of the listener, in PEM form.
     authority: Arc<str>,
 }
 
@@ -46,15 +46,17 @@ impl WorkloadServer {
     ///
     /// # Errors
     /// When the address is taken, or there is no certificate for it.
-    pub(super) async fn bind(options: &Serve) -> Result<Self> {
+    pub(super) async fn bind(options: &ServeArgs) -> Result<Self> {
         let default: IpAddr = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED }.into();
-        let wanted = listen::Address::new(options.workload_addr, "--workload-addr", (default, PORT), options.embedded);
+        let wanted =
+            listen::ListenAddress::new(options.workload_addr, "--workload-addr", (default, PORT), options.embedded);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
         let named = options.workload_advertise_address;
         let addresses: Vec<IpAddr> = named.into_iter().chain([wanted.ip()]).collect();
         let (identity, authority) = identity(&addresses, &metrics)?;
-        let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+        let limits =
+            server::ConnectionLimits { patience: options.client_patience, ..server::ConnectionLimits::default() };
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let bound = server.local_address()?;
         let address = SocketAddr::new(named.unwrap_or(bound.ip()), bound.port());
@@ -63,15 +65,15 @@ impl WorkloadServer {
         Ok(WorkloadServer { server, handle, address: bound, moved: wanted.moved(bound) })
     }
 
-    /// What the machine controllers need.
+    /// The dependencies of the machine controllers.
     ///
     /// # Errors
-    /// When a flag or a file of the settings is not usable.
-    pub(super) fn machines(&self, options: &Serve) -> Result<Machines> {
+    /// When a flag or a file of the settings is invalid.
+    pub(super) fn machines(&self, options: &ServeArgs) -> Result<MachineSetup> {
         let address = self.handle.address;
         let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
         let endpoint = ServerAddress { host: ip.to_string(), port: address.port() };
-        Ok(Machines { settings: options.lifecycle_settings(endpoint)?, workloads: Arc::new(self.handle.clone()) })
+        Ok(MachineSetup { settings: options.lifecycle_settings(endpoint)?, workloads: Arc::new(self.handle.clone()) })
     }
 
     /// Serves until `stop`.

@@ -15,10 +15,10 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::tls::authority::IssuedCertificate;
 use topologist::tls::identity::ServerIdentity;
 use topologist::tls::pair::CertificateFiles;
-use topologist::webhook::limits::Limits;
-use topologist::webhook::review::Handler;
+use topologist::webhook::limits::ReviewLimits;
+use topologist::webhook::review::ReviewHandler;
 use topologist::webhook::routes;
-use topologist::webhook::server::{self, Server};
+use topologist::webhook::server::{self, HttpServer};
 use topologist::world::Facts;
 
 use crate::harness::kubernetes::Kubernetes;
@@ -32,11 +32,12 @@ async fn overloaded() -> (String, String) {
     let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.install(&issued.pair(), &files).unwrap();
     let address = "127.0.0.1:0".parse().unwrap();
-    let server = Server::bind(address, Some(identity), server::Limits::default(), metrics.clone()).await.unwrap();
+    let server =
+        HttpServer::bind(address, Some(identity), server::ConnectionLimits::default(), metrics.clone()).await.unwrap();
     let address = server.local_address().unwrap().to_string();
-    let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
+    let limits = ReviewLimits { in_flight: 0, queue: 0, ..ReviewLimits::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::complete([], []))));
-    let handler = Arc::new(Handler::new(gatherer, AdmissionSettings::default(), limits, metrics));
+    let handler = Arc::new(ReviewHandler::new(gatherer, AdmissionSettings::default(), limits, metrics));
     tokio::spawn(server.serve(routes::router(handler), CancellationToken::new()));
     (address, issued.authority)
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use topologist::extension_client::Clients;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::contract::Definitions;
-use topologist::kubernetes::extensions::Extensions;
+use topologist::kubernetes::extensions::ExtensionCaller;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::reconciler::setup::Setup;
@@ -23,7 +23,7 @@ pub const LEASE: Duration = Duration::from_secs(6);
 pub struct Controllers {
     pub metrics: Arc<Metrics>,
     /// The registered ExtensionConfigs.
-    pub extensions: Arc<Extensions>,
+    pub extensions: Arc<ExtensionCaller>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -37,7 +37,7 @@ impl Controllers {
         client: kube::Client,
         scope: Scope,
         candidacy: Candidacy,
-        work: impl Fn(Setup, Arc<Extensions>, Definitions) -> Work + Clone + Send + Sync + 'static,
+        work: impl Fn(Setup, Arc<ExtensionCaller>, Definitions) -> Work + Clone + Send + Sync + 'static,
     ) -> Controllers {
         let metrics = Arc::<Metrics>::default();
         let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
@@ -45,7 +45,7 @@ impl Controllers {
         let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
         tasks.spawn(election.run(stop.clone()));
-        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
+        let extensions = Arc::new(ExtensionCaller::new(client.clone(), Clients::new(None), metrics.clone()));
         let setup = Setup { client, leadership: leadership.clone(), cache, extensions: None, metrics: metrics.clone() };
         let registered = extensions.clone();
         let lead = move || {

@@ -13,7 +13,7 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::tls::authority::IssuedCertificate;
 use topologist::tls::identity::ServerIdentity;
 use topologist::tls::pair::CertificateFiles;
-use topologist::webhook::server::{Limits, Server};
+use topologist::webhook::server::{ConnectionLimits, HttpServer};
 
 /// A running recorder; it belongs to the runtime that started it.
 pub struct Recorder {
@@ -51,7 +51,7 @@ pub async fn serve(router: Router) -> (String, String) {
     let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
     identity.install(&issued.pair(), &files).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
-    let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+    let server = HttpServer::bind(any, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
     let address = server.local_address().unwrap().to_string();
     tokio::spawn(server.serve(router, CancellationToken::new()));
     (address, issued.authority)

@@ -15,7 +15,7 @@ use topologist::extensions::config::CONFIG_GROUP;
 use topologist::hub::{GROUP, Kind};
 use topologist::webhook::deletions;
 use topologist::webhook::extension_configs::END_POINTS;
-use topologist::webhook::server::Limits;
+use topologist::webhook::server::ConnectionLimits;
 use topologist::wire::conversion_review::PATH;
 
 use crate::harness::kustomize::{
@@ -320,7 +320,7 @@ fn a_pod_has_time_to_finish_its_requests() {
     let pod = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"];
     let given = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
     let grace: u64 = variables(&objects)["TOPOLOGIST_SHUTDOWN_GRACE"].strip_suffix('s').unwrap().parse().unwrap();
-    let needed = Duration::from_secs(grace) + Limits::default().drain;
+    let needed = Duration::from_secs(grace) + ConnectionLimits::default().drain;
     assert!(given >= needed + Duration::from_secs(10), "{given:?} is not enough for {needed:?}");
 }
 

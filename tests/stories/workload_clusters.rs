@@ -23,7 +23,7 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::tls::authority::IssuedCertificate;
 use topologist::tls::identity::ServerIdentity;
 use topologist::tls::pair::CertificateFiles;
-use topologist::webhook::server::{Limits, Server};
+use topologist::webhook::server::{ConnectionLimits, HttpServer};
 use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 
 use crate::harness::kubectl::Kubectl;
@@ -44,7 +44,7 @@ impl Served {
         let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
         identity.install(&issued.pair(), &files).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+        let server = HttpServer::bind(any, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
         let address = server.local_address().unwrap();
         let stop = CancellationToken::new();
         tokio::spawn(server.serve(workloads.router(stop.clone()), stop));
@@ -138,7 +138,8 @@ async fn live_checks_read_nodes_with_the_kubeconfig_of_the_cluster() {
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(workload.embedded.client());
     nodes.create(&PostParams::default(), &serde_json::from_value(node("n1")).unwrap()).await.unwrap();
 
-    let gatherer = Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), management.client(), Arc::default());
+    let gatherer =
+        Gatherer::with_api_server(Arc::new(Cache::new(Facts::default())), management.client(), Arc::default());
     let names = ["n1", "n2"].map(str::to_owned).into();
     let need = Need::Nodes(NodesOf { cluster: key(), names });
     let answer = gatherer.gather(&need, Instant::now() + Duration::from_secs(20)).await;

@@ -1,4 +1,5 @@
-//! The webhook, the controllers, and their client of an API server: everything with sockets, files, time and randomness.
+//! The webhook, the controllers, and their client of an API server: everything with sockets, files, time and
+//! randomness.
 //!
 //! ```text
 //!  kube-apiserver ─► webhook ─► engine                certificates   those that are presented and accepted
@@ -7,7 +8,8 @@
 //!        └── reconciler ─► engine, machines
 //! ```
 //!
-//! A module asks the engine for a verdict or a plan, and carries it out. No module here decides what a topology looks like.
+//! A module asks the engine for a verdict or a plan, and carries it out. No module here decides what a topology looks
+//! like.
 
 pub mod telemetry;
 pub mod extension_client;

@@ -11,7 +11,7 @@ use super::values::{life, object_name};
 /// Flags of `serve` about certificates that it makes itself.
 #[derive(Debug, Args)]
 #[group(id = "certificates")]
-pub struct Flags {
+pub struct CertificateFlags {
     /// Create and renew the serving certificate and its CA in a Secret, and update the caBundles.
     #[arg(
         long,
@@ -40,7 +40,7 @@ pub struct Flags {
     pub ca_lifetime: Duration,
 }
 
-impl Flags {
+impl CertificateFlags {
     /// Checks what the flags say together.
     ///
     /// # Errors

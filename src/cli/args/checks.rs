@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::values::{KindAndName, duration, kind_and_name};
-use super::{Input, Links, Output, Rules, extensions};
+use super::{InputFlags, LinkFlags, OutputFormat, RuleFlags, extensions};
 
 /// `check-provider`
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ use super::{Input, Links, Output, Rules, extensions};
     group = ArgGroup::new("provider").args(["paths", "live"]).required(true),
     override_usage = "topologist check-provider [OPTIONS] <PATH>...\n       topologist check-provider [OPTIONS] --live <KIND[/NAME]>"
 )]
-pub struct CheckProvider {
+pub struct CheckProviderArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider
     /// installs.
     #[arg(value_name = "PATH")]
@@ -31,7 +31,7 @@ pub struct CheckProvider {
     #[arg(long = "for", value_name = "TIME", requires = "live", conflicts_with = "paths", value_parser = duration)]
     pub lasts: Option<Duration>,
     #[command(flatten)]
-    pub links: Links,
+    pub links: LinkFlags,
     /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
     pub kubeconfig: Option<PathBuf>,
@@ -40,12 +40,12 @@ pub struct CheckProvider {
     pub fail_on_warnings: bool,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: OutputFormat,
 }
 
 /// `check-extension`
 #[derive(Debug, Args)]
-pub struct CheckExtension {
+pub struct CheckExtensionArgs {
     /// Extensions that run, such as https://localhost:9443. NAME is the name of the ExtensionConfig, by which classes
     /// refer to handlers: handler.NAME. Default: extension. Patches of several extensions are also applied in another
     /// order.
@@ -59,13 +59,13 @@ pub struct CheckExtension {
     #[arg(long, value_name = "FILE")]
     pub extension_ca: Option<PathBuf>,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     /// Exit with code 1 if there are warnings.
     #[arg(long)]
     pub fail_on_warnings: bool,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: OutputFormat,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
 }

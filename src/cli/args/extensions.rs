@@ -9,7 +9,7 @@ use model::hub::naming;
 
 /// `--extension` and what goes with it.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Extensions {
+pub struct ExtensionFlags {
     /// Extension to call for external patches. NAME is the name of its ExtensionConfig: --extension lab=… answers for
     /// generate.lab and validate.lab. URL is an extension that runs, such as https://localhost:9443; FILE has answers
     /// that --record wrote. May be repeated.
@@ -25,30 +25,30 @@ pub struct Extensions {
     /// variables, secrets included.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Whether handlers of lifecycle hooks are called, which [`Hooks`] says.
+    /// Whether handlers of lifecycle hooks are called, as [`HookFlags`] set.
     #[arg(skip)]
     pub call_hooks: bool,
 }
 
-impl Extensions {
-    /// The same, in which these take the place of extensions of the same name.
+impl ExtensionFlags {
+    /// The same, in which `others` replace extensions of the same name.
     #[must_use]
     pub fn over(&self, others: &[NamedExtension]) -> Self {
         let is_kept = |one: &&NamedExtension| others.iter().all(|other| other.name != one.name);
         let extensions = self.extensions.iter().filter(is_kept).chain(others).cloned().collect();
-        Extensions { extensions, ..self.clone() }
+        ExtensionFlags { extensions, ..self.clone() }
     }
 
     /// The same, in which handlers of lifecycle hooks may be called.
     #[must_use]
-    pub fn with(&self, hooks: &Hooks) -> Self {
-        Extensions { call_hooks: hooks.call_hooks, ..self.clone() }
+    pub fn with(&self, hooks: &HookFlags) -> Self {
+        ExtensionFlags { call_hooks: hooks.call_hooks, ..self.clone() }
     }
 }
 
 /// Lifecycle hooks of a command that looks ahead.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Hooks {
+pub struct HookFlags {
     /// Call the lifecycle hooks of extensions too, and show what they hold. They are told about upgrades that have not
     /// begun, so use it with extensions that only answer. Without it, hooks pass, except those that a file of
     /// --extension answers.
@@ -58,7 +58,7 @@ pub struct Hooks {
 
 /// Extensions of one side of a plan.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Sides {
+pub struct SideExtensionFlags {
     /// Like --extension, for the current state only: the extension as it is. With --extension-to, the plan shows what
     /// an upgrade of the extension changes; --from and --to may then be the same files.
     #[arg(long, value_name = "NAME=URL|FILE", value_parser = named_extension, conflicts_with = "record")]
@@ -68,29 +68,29 @@ pub struct Sides {
     pub extension_to: Vec<NamedExtension>,
 }
 
-impl Sides {
-    /// Whether each side has extensions of its own.
+impl SideExtensionFlags {
+    /// Whether the sides have different extensions.
     pub fn differ(&self) -> bool {
         !(self.extension_from.is_empty() && self.extension_to.is_empty())
     }
 }
 
-/// An extension, and what answers for it.
+/// An extension, and the source of its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedExtension {
     /// The name of the ExtensionConfig.
     pub name: String,
-    pub source: Source,
+    pub source: ExtensionSource,
 }
 
-/// What answers for an extension.
+/// The source of the answers of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ExtensionSource {
     Running(BaseUrl),
     Recorded(PathBuf),
 }
 
-/// An extension that runs.
+/// A running extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningExtension {
     /// The name of the ExtensionConfig.
@@ -106,8 +106,8 @@ fn named_extension(text: &str) -> Result<NamedExtension, String> {
     check_name(name)?;
     let source = match source {
         "" => return Err("expected a URL or a file after =".to_owned()),
-        url if url.contains("://") => Source::Running(address(url)?),
-        file => Source::Recorded(file.into()),
+        url if url.contains("://") => ExtensionSource::Running(address(url)?),
+        file => ExtensionSource::Recorded(file.into()),
     };
     Ok(NamedExtension { name: name.to_owned(), source })
 }
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn an_extension_has_a_name_and_a_url_or_a_file() {
         let url = "https://localhost:9443/a?b=c";
-        let running = Source::Running(BaseUrl::parse(url).unwrap());
+        let running = ExtensionSource::Running(BaseUrl::parse(url).unwrap());
         let read = |text: &str| named_extension(text).map(|named| (named.name, named.source));
         assert_eq!(read(&format!("lab={url}")), Ok(("lab".to_owned(), running)));
-        assert_eq!(read("lab=a=b.json"), Ok(("lab".to_owned(), Source::Recorded("a=b.json".into()))));
+        assert_eq!(read("lab=a=b.json"), Ok(("lab".to_owned(), ExtensionSource::Recorded("a=b.json".into()))));
         for (wrong, words) in [
             ("lab", "expected NAME=URL or NAME=FILE"),
             ("lab=", "expected a URL or a file"),

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// How results look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// Human-readable text.
     Text,
     /// Stable, documented format for programs.
@@ -13,7 +13,7 @@ pub enum Output {
 
 /// How a plan looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlanOutput {
+pub enum PlanFormat {
     /// Human-readable text.
     Text,
     /// Stable, documented format for programs.
@@ -24,7 +24,7 @@ pub enum PlanOutput {
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Written {
+pub enum ObjectFormat {
     /// One document per object.
     Yaml,
     /// One array of objects.

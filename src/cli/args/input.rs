@@ -7,7 +7,7 @@ use clap::Args;
 
 /// Input flags that several commands share.
 #[derive(Clone, Debug, Args)]
-pub struct Input {
+pub struct InputFlags {
     /// Files or directories with existing objects that are not validated; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
@@ -16,9 +16,9 @@ pub struct Input {
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
     #[command(flatten)]
-    pub variables: Variables,
+    pub variables: VariableFlags,
     #[command(flatten)]
-    pub links: Links,
+    pub links: LinkFlags,
     /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it
     /// the exit code is 2.
     #[arg(long)]
@@ -27,7 +27,7 @@ pub struct Input {
 
 /// Links in directories (DEC-65).
 #[derive(Clone, Debug, Default, Args)]
-pub struct Links {
+pub struct LinkFlags {
     /// Follow links that lead out of a directory, and links to directories. Without it, a link to a file elsewhere is
     /// an error.
     #[arg(long)]
@@ -36,7 +36,7 @@ pub struct Links {
 
 /// Environment variables that files may use (DEC-65).
 #[derive(Clone, Debug, Default, Args)]
-pub struct Variables {
+pub struct VariableFlags {
     /// Substitute these environment variables, such as VERSION,REPLICAS, for ${V}, ${V:-default} and ${V:=default} in
     /// the files; may be repeated. A variable that is not named has its default, and is an error without one. $${V} is
     /// not substituted.
@@ -47,7 +47,7 @@ pub struct Variables {
     pub prefixes: Vec<String>,
 }
 
-impl Variables {
+impl VariableFlags {
     /// Whether variables are substituted at all.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.prefixes.is_empty()
@@ -59,7 +59,7 @@ impl Variables {
     }
 }
 
-/// The name of an environment variable. A path that stands behind the flag by mistake is none.
+/// The name of an environment variable. Rejects a path that follows the flag by mistake.
 fn variable_name(text: &str) -> Result<String, String> {
     let name = variable_prefix(text)?;
     if Path::new(text).exists() && env::var_os(text).is_none() {
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn names_and_prefixes_say_which_variables_are_included() {
         // DEC-65
-        let variables = Variables { names: vec!["VERSION".to_owned()], prefixes: vec!["CLUSTER_".to_owned()] };
+        let variables = VariableFlags { names: vec!["VERSION".to_owned()], prefixes: vec!["CLUSTER_".to_owned()] };
         for (name, want) in [
             ("VERSION", true),
             ("VERSIONS", false),
@@ -97,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(variables.include(name), want, "{name}");
         }
-        assert!(!variables.is_empty() && Variables::default().is_empty());
+        assert!(!variables.is_empty() && VariableFlags::default().is_empty());
     }
 
     #[test]

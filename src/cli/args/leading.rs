@@ -12,7 +12,7 @@ use server::extension_client::IdentityFiles;
 
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]
-pub struct Flags {
+pub struct ControllerFlags {
     /// Controllers to run: none, all, or a comma-separated list of clusterclass, topology and topology-templates.
     /// Default: all in a pod and with --embedded, else none.
     #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
@@ -90,7 +90,7 @@ impl FromStr for Controllers {
     }
 }
 
-impl Flags {
+impl ControllerFlags {
     /// The files of the certificate that extensions are shown.
     pub fn extension_identity(&self) -> Option<IdentityFiles> {
         let files = self.extension_client_cert.clone().zip(self.extension_client_key.clone());

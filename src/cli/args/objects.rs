@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::object_key;
-use super::{CeilingFlag, Input, Output, Rules, Written, extensions};
+use super::{CeilingFlag, InputFlags, ObjectFormat, OutputFormat, RuleFlags, extensions};
 use model::hub::ObjectKey;
 
 /// `validate`
 #[derive(Debug, Args)]
-pub struct Validate {
+pub struct ValidateArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
@@ -18,9 +18,9 @@ pub struct Validate {
     #[arg(long, value_name = "PATH")]
     pub old: Vec<PathBuf>,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub extensions: extensions::Extensions,
+    pub extensions: extensions::ExtensionFlags,
     /// Deny fields that the API server would drop, instead of warning.
     #[arg(long)]
     pub strict: bool,
@@ -29,31 +29,31 @@ pub struct Validate {
     pub fail_on_warnings: bool,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: OutputFormat,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
     #[command(flatten)]
     pub ceiling: CeilingFlag,
 }
 
 /// `default`
 #[derive(Debug, Args)]
-pub struct Default {
+pub struct DefaultArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
-    pub output: Written,
+    pub output: ObjectFormat,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
 }
 
 /// `render`
 #[derive(Debug, Args)]
-pub struct Render {
+pub struct RenderArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
@@ -61,12 +61,12 @@ pub struct Render {
     #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
     pub cluster: Option<ObjectKey>,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub extensions: extensions::Extensions,
+    pub extensions: extensions::ExtensionFlags,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
-    pub output: Written,
+    pub output: ObjectFormat,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
 }

@@ -7,12 +7,12 @@ use clap::{Args, ColorChoice, ValueEnum};
 use jiff::Timestamp;
 
 use super::values::{ClusterPattern, cluster_pattern, duration, label_selector, moment, positive_duration};
-use super::{CeilingFlag, Input, Output, PlanOutput, Rules, extensions};
+use super::{CeilingFlag, InputFlags, OutputFormat, PlanFormat, RuleFlags, extensions};
 use model::hub::LabelRequirements;
 
 /// `plan`
 #[derive(Debug, Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// Files or directories with the current state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "live")]
     pub from: Vec<PathBuf>,
@@ -41,16 +41,16 @@ pub struct Plan {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub now: Option<Timestamp>,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub extensions: extensions::Extensions,
+    pub extensions: extensions::ExtensionFlags,
     #[command(flatten)]
-    pub hooks: extensions::Hooks,
+    pub hooks: extensions::HookFlags,
     #[command(flatten)]
-    pub sides: extensions::Sides,
+    pub sides: extensions::SideExtensionFlags,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: PlanOutput,
+    pub output: PlanFormat,
     /// List all Clusters of each group and all lines of long values. Without it, text output lists 20 Clusters per
     /// group.
     #[arg(long)]
@@ -59,7 +59,7 @@ pub struct Plan {
     #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
     #[command(flatten)]
     pub ceiling: CeilingFlag,
 }
@@ -78,7 +78,7 @@ pub enum DryRunMode {
 #[command(
     override_usage = "topologist simulate [OPTIONS] <PATH>... [--to <PATH>...]\n       topologist simulate [OPTIONS] --live [--to <PATH>...]"
 )]
-pub struct Simulate {
+pub struct SimulateArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid whose
     /// objects are in the files runs already: the simulation starts from them.
     #[arg(value_name = "PATH", required_unless_present = "live")]
@@ -128,14 +128,14 @@ pub struct Simulate {
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub extensions: extensions::Extensions,
+    pub extensions: extensions::ExtensionFlags,
     #[command(flatten)]
-    pub hooks: extensions::Hooks,
+    pub hooks: extensions::HookFlags,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: OutputFormat,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
 }

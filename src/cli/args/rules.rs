@@ -9,7 +9,7 @@ use engine::admission::{AdmissionSettings, Dependents, Deprecated, FeatureGates}
 
 /// Switches of the admission rules.
 #[derive(Clone, Debug, Args)]
-pub struct Rules {
+pub struct RuleFlags {
     /// Feature gates, as Gate=true,Gate=false; the default names them all.
     #[arg(long, value_name = "GATES", default_value_t, env = "TOPOLOGIST_FEATURE_GATES")]
     pub feature_gates: FeatureGates,
@@ -32,7 +32,7 @@ pub struct Rules {
     pub computation_limit: usize,
 }
 
-impl Rules {
+impl RuleFlags {
     /// The settings of the rules.
     pub fn settings(&self) -> AdmissionSettings {
         AdmissionSettings {

@@ -9,7 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
 use super::values::{duration, positive_duration};
-use super::{Links, Rules, certificates, leading};
+use super::{LinkFlags, RuleFlags, certificates, leading};
 use crate::cli::memory;
 use crate::cli::named_values::{ENFORCE, LOG_FORMAT, UNKNOWN_IMPACT, named};
 use engine::admission::{AdmissionSettings, Enforce};
@@ -20,7 +20,7 @@ use server::telemetry::log::Format;
 
 /// `serve`
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Run an API server in memory with the objects of --load; kubectl connects to it with the written kubeconfig.
     #[arg(long, env = "TOPOLOGIST_EMBEDDED", value_parser = BoolishValueParser::new(), conflicts_with = "kubeconfig")]
     pub embedded: bool,
@@ -28,7 +28,7 @@ pub struct Serve {
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "embedded")]
     pub load: Vec<PathBuf>,
     #[command(flatten)]
-    pub links: Links,
+    pub links: LinkFlags,
     /// Connect to the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
@@ -146,14 +146,14 @@ pub struct Serve {
     #[arg(long, value_name = "FILTER", env = "TOPOLOGIST_LOG")]
     pub log: Option<String>,
     #[command(flatten)]
-    pub certificates: certificates::Flags,
+    pub certificates: certificates::CertificateFlags,
     #[command(flatten)]
-    pub leading: leading::Flags,
+    pub leading: leading::ControllerFlags,
     #[command(flatten)]
-    pub rules: Rules,
+    pub rules: RuleFlags,
 }
 
-impl Serve {
+impl ServeArgs {
     /// The namespaces and the label value to which --namespace and --watch-filter limit the server (DEC-37).
     pub fn scope(&self) -> Result<Scope> {
         Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
@@ -196,8 +196,8 @@ impl Serve {
         }
     }
 
-    /// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's
-    /// core, which does not wait once topologist has taken over, leaves a Cluster with a hold alone.
+    /// The guard of the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's
+    /// core, which does not wait once topologist has taken over, does not delete a Cluster with a hold.
     pub fn deletion_guard(&self) -> DeletionGuard {
         let gates = self.rules.feature_gates;
         let controllers = self.leading.chosen(self.is_in_pod() || self.embedded);
@@ -209,7 +209,8 @@ impl Serve {
         }
     }
 
-    /// Whether the API server of the pod's own cluster is used. Nothing else is inferred from this (`Source::of`).
+    /// Whether the API server of the pod's own cluster is used. Nothing else is inferred from this
+    /// (`FactSource::from_options`).
     pub fn is_in_pod(&self) -> bool {
         self.kubeconfig.is_none() && !self.embedded
     }

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-use super::{Reading, list};
+use super::{ClusterReading, list};
 use model::hub::contract::{definition_name, newest_version};
 use model::hub::{ContractRef, GROUP, Object, label};
 use server::kubernetes::address::{self, Resource};
 
 /// The kinds of Cluster API that are below a Cluster.
 const KINDS: [&str; 5] = ["MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
-/// Where they refer to objects of providers.
+/// Their fields with references to objects of providers.
 const REFERENCES: [&str; 4] = [
     "spec.bootstrap.configRef",
     "spec.infrastructureRef",
@@ -24,7 +24,7 @@ const REFERENCES: [&str; 4] = [
 
 /// Reads all objects of the kinds below Clusters, and those of the kinds that they refer to which name a Cluster by
 /// their label.
-pub(super) async fn read(reading: &mut Reading) -> Result<()> {
+pub(super) async fn read(reading: &mut ClusterReading) -> Result<()> {
     let mut kinds = BTreeSet::new();
     for kind in KINDS {
         let resource = Resource::known(GROUP, "v1beta2", kind);
@@ -53,7 +53,7 @@ fn referenced(object: &Object, path: &str) -> Option<(String, String)> {
 }
 
 /// The version of a kind that is read: the newest one that follows a contract; none for a kind without definition.
-async fn served(reading: &Reading, group: &str, kind: &str) -> Result<Option<String>> {
+async fn served(reading: &ClusterReading, group: &str, kind: &str) -> Result<Option<String>> {
     let name = definition_name(group, kind);
     let one = address::one_of_cluster::<CustomResourceDefinition>(reading.client.clone(), &name)?;
     let definition = one.get_opt().await.with_context(|| format!("cannot read {name}"))?;
@@ -62,7 +62,7 @@ async fn served(reading: &Reading, group: &str, kind: &str) -> Result<Option<Str
 }
 
 /// The objects of a kind that belong to a Cluster; none of a kind that is not served.
-async fn labelled(reading: &Reading, resource: &Resource, kind: &str) -> Result<Vec<Object>> {
+async fn labelled(reading: &ClusterReading, resource: &Resource, kind: &str) -> Result<Vec<Object>> {
     let objects = match list(&reading.client, resource, Some(label::CLUSTER_NAME)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         objects => objects.with_context(|| format!("cannot list objects of kind {kind}"))?,
@@ -70,7 +70,7 @@ async fn labelled(reading: &Reading, resource: &Resource, kind: &str) -> Result<
     Ok(objects.into_iter().filter_map(|object| Object::try_from(object).ok()).collect())
 }
 
-impl Reading {
+impl ClusterReading {
     /// Keeps an object, unless a topology has looked at it already.
     fn keep_object(&mut self, object: Object) {
         let id = (object.group().to_owned(), object.kind().to_owned(), object.key());

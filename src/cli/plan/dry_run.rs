@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use tokio::time::Instant;
 
-use crate::cli::live::Connection;
+use crate::cli::live::ClusterConnection;
 use engine::topology::plan::DryRunServer;
 use model::hub::ObjectRef;
 use model::world::{DryRun, DryRunCall, Found};
@@ -25,8 +25,8 @@ const AT_A_TIME: usize = 16;
 
 /// The API server of a running cluster.
 #[derive(Debug)]
-pub(super) struct Server {
-    connection: Arc<Connection>,
+pub(super) struct ClusterDryRuns {
+    connection: Arc<ClusterConnection>,
     attempts: Attempts,
 }
 
@@ -72,11 +72,11 @@ impl Deadline {
     }
 }
 
-impl Server {
+impl ClusterDryRuns {
     /// The API server that a connection leads to.
-    pub(super) fn of(connection: Arc<Connection>) -> Arc<Self> {
+    pub(super) fn new(connection: Arc<ClusterConnection>) -> Arc<Self> {
         let attempts = Attempts::new(connection.client());
-        Arc::new(Server { connection, attempts })
+        Arc::new(ClusterDryRuns { connection, attempts })
     }
 
     /// What could not be tried, for people.
@@ -135,7 +135,7 @@ impl Attempts {
     }
 }
 
-impl DryRunServer for Server {
+impl DryRunServer for ClusterDryRuns {
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)> {
         self.connection.block_on(self.attempts.answers(calls))
     }

@@ -1,7 +1,7 @@
 //! The output of `plan` as a comment on a merge request. Its length is limited for any number of Clusters (DEC-48).
 
-use super::values::{Difference, Line, difference};
-use super::words::{self, MESSAGES, NAMED, Step};
+use super::phrases::{self, MESSAGES, NAMED, StepPhrase};
+use super::values::{DiffLine, ValueDifference, difference};
 use crate::cli::markdown;
 use engine::comparison::changed_values::{ChangedValue, places};
 use engine::comparison::cluster_report::ChangeReport;
@@ -25,7 +25,7 @@ const LINES: usize = 30;
 
 /// A comment: totals, a table of the groups, then the details of each, as far as they fit.
 pub(super) fn comment(report: &ComparisonReport) -> String {
-    let mut text = format!("**{}**\n", markdown::text(&words::summary(report)));
+    let mut text = format!("**{}**\n", markdown::text(&phrases::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
     add_messages(&mut text, "will be held: ", &report.held_edits.iter().map(HeldEdit::text).collect::<Vec<_>>());
     let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.has_content()).collect();
@@ -85,12 +85,12 @@ fn add_table(text: &mut String, groups: &[&ChangeGroup]) {
 }
 
 fn row(group: &ChangeGroup) -> String {
-    let (names, more) = words::members(group, 3);
+    let (names, more) = phrases::members(group, 3);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let machines = match () {
         () if !group.errors.is_empty() => "cannot be planned".to_owned(),
         () if group.steps.is_empty() => String::new(),
-        () => words::machines(&group.machines),
+        () => phrases::machines(&group.machines),
     };
     let mut kinds: Vec<&str> = group.steps.iter().map(|step| &*step.kind).collect();
     kinds.dedup();
@@ -101,32 +101,33 @@ fn row(group: &ChangeGroup) -> String {
 /// A part that a reader can open; `None` when not even its beginning fits.
 fn details(group: &ChangeGroup, is_open: bool, most: usize) -> Option<String> {
     let open = if is_open { " open" } else { "" };
-    let headline = markdown::text(&shortened(&words::headline(group)));
-    let mut part = Part { text: format!("\n<details{open}><summary>{headline}</summary>\n\n"), most, left_out: 0 };
+    let headline = markdown::text(&shortened(&phrases::headline(group)));
+    let mut part =
+        MarkdownSection { text: format!("\n<details{open}><summary>{headline}</summary>\n\n"), most, left_out: 0 };
     if group.clusters.len() > 1 {
-        let (names, more) = words::members(group, NAMED);
+        let (names, more) = phrases::members(group, NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         part.add(&format!("Clusters: {}{more}\n\n", markdown::text(&names.join(", "))));
     }
-    let (warnings, errors) = words::remarks(group);
+    let (warnings, errors) = phrases::remarks(group);
     errors.iter().for_each(|error| part.add(&format!("- **error** {}\n", markdown::text(&shortened(error)))));
     warnings.iter().for_each(|warning| part.add(&format!("- warning: {}\n", markdown::text(&shortened(warning)))));
-    words::rolls(group).iter().for_each(|roll| part.add(&format!("- {}\n", markdown::text(&shortened(roll)))));
-    for (object, reason) in words::held(group) {
+    phrases::rolls(group).iter().for_each(|roll| part.add(&format!("- {}\n", markdown::text(&shortened(roll)))));
+    for (object, reason) in phrases::held(group) {
         part.add(&format!("- **held** {}: {}\n", markdown::text(&object), markdown::text(&shortened(reason))));
     }
-    part.steps(&words::steps(group));
+    part.steps(&phrases::steps(group));
     part.finish()
 }
 
-struct Part {
+struct MarkdownSection {
     text: String,
     most: usize,
     /// How many pieces did not fit.
     left_out: usize,
 }
 
-impl Part {
+impl MarkdownSection {
     fn add(&mut self, piece: &str) {
         // What comes after a piece that did not fit is left out as well: the order is that of importance.
         if self.left_out > 0 || self.text.len() + piece.len() + 100 > self.most {
@@ -136,7 +137,7 @@ impl Part {
         }
     }
 
-    fn steps(&mut self, steps: &[Step<'_>]) {
+    fn steps(&mut self, steps: &[StepPhrase<'_>]) {
         if steps.is_empty() {
             return;
         }
@@ -172,25 +173,25 @@ impl Part {
 
 /// A row of the table. A text of several lines is below the table.
 fn change_row(
-    step: &Step<'_>,
+    step: &StepPhrase<'_>,
     object: &str,
     change: &ChangeReport,
     place: &ChangedValue<'_>,
-    diffs: &mut Vec<(String, String, Vec<Line>)>,
+    diffs: &mut Vec<(String, String, Vec<DiffLine>)>,
 ) -> String {
-    let because = markdown::text(&shortened(&words::origin(change)));
+    let because = markdown::text(&shortened(&phrases::origin(change)));
     let path = markdown::code(&place.path);
     let (from, to) = match difference(place) {
-        Difference::Values { from, to } => {
+        ValueDifference::Values { from, to } => {
             let cell = |value: &serde_json::Value, text: &str| {
                 if value.is_null() { String::new() } else { markdown::code(text) }
             };
             (cell(place.from, &from), cell(place.to, &to))
         }
-        Difference::Within { before, from, to, after } => {
+        ValueDifference::Within { before, from, to, after } => {
             (markdown::code(&format!("{before}«{from}»{after}")), markdown::code(&format!("{before}«{to}»{after}")))
         }
-        Difference::Lines(lines) => {
+        ValueDifference::Lines(lines) => {
             diffs.push((object.to_owned(), path.clone(), lines));
             ("lines, below".to_owned(), String::new())
         }
@@ -199,12 +200,12 @@ fn change_row(
 }
 
 /// Lines with what is new and gone.
-fn diff(lines: &[Line]) -> String {
-    let shown = |line: &Line| match line {
-        Line::Same(text) => format!("  {text}"),
-        Line::Gone(text) => format!("- {text}"),
-        Line::New(text) => format!("+ {text}"),
-        Line::Skipped => "…".to_owned(),
+fn diff(lines: &[DiffLine]) -> String {
+    let shown = |line: &DiffLine| match line {
+        DiffLine::Same(text) => format!("  {text}"),
+        DiffLine::Gone(text) => format!("- {text}"),
+        DiffLine::New(text) => format!("+ {text}"),
+        DiffLine::Skipped => "…".to_owned(),
     };
     let mut shown: Vec<String> = lines.iter().take(LINES).map(shown).collect();
     if lines.len() > LINES {

@@ -9,8 +9,8 @@ use engine::comparison::groups::ChangeGroup;
 use engine::comparison::held_edit::HeldEdit;
 use engine::comparison::report::ComparisonReport;
 
-use super::values::{self, Difference, difference};
-use super::words::{self, MESSAGES, NAMED, Step};
+use super::phrases::{self, MESSAGES, NAMED, StepPhrase};
+use super::values::{self, ValueDifference, difference};
 use crate::cli::output::{Line, Text};
 use engine::topology::plan::StepAction;
 
@@ -34,8 +34,8 @@ pub(super) fn text(report: &ComparisonReport, all: bool) -> Text {
     printer.messages(&denied, &report.errors, most(MESSAGES));
     let held: Vec<String> = report.held_edits.iter().map(HeldEdit::text).collect();
     printer.messages(&Line::default().painted(RED, "will be held").text(": "), &held, most(MESSAGES));
-    printer.line(Line::default().painted(TITLE, words::summary(report)));
-    if let Some(clusters) = words::most_affected(report) {
+    printer.line(Line::default().painted(TITLE, phrases::summary(report)));
+    if let Some(clusters) = phrases::most_affected(report) {
         printer.line(format_args!("most affected: {clusters}"));
     }
     let groups: Vec<&ChangeGroup> = report.all().filter(|group| group.has_content()).collect();
@@ -49,7 +49,7 @@ pub(super) fn text(report: &ComparisonReport, all: bool) -> Text {
     let warning = Line::default().painted(YELLOW, "warning:").text(" ");
     printer.messages(&warning, &report.warnings, most(MESSAGES));
     printer.messages(&Line::from("not complete: "), &report.incomplete, most(MESSAGES));
-    if let Some(exit) = words::exit(report) {
+    if let Some(exit) = phrases::exit(report) {
         printer.line(Line::default().painted(DIM, exit));
     }
     printer.text
@@ -74,16 +74,16 @@ impl Printer {
     }
 
     fn group(&mut self, group: &ChangeGroup, named: usize) {
-        self.line(Line::default().painted(TITLE, words::headline(group)));
+        self.line(Line::default().painted(TITLE, phrases::headline(group)));
         if group.clusters.len() > 1 {
             self.members(group, named);
         }
-        words::steps(group).iter().for_each(|step| self.step(step));
-        words::rolls(group).iter().for_each(|roll| self.line(format_args!("  {roll}")));
-        for (object, reason) in words::held(group) {
+        phrases::steps(group).iter().for_each(|step| self.step(step));
+        phrases::rolls(group).iter().for_each(|roll| self.line(format_args!("  {roll}")));
+        for (object, reason) in phrases::held(group) {
             self.line(Line::from("  ").painted(YELLOW, "held").text(format_args!("   {object}: {reason}")));
         }
-        let (warnings, errors) = words::remarks(group);
+        let (warnings, errors) = phrases::remarks(group);
         for (color, level, remarks) in [(YELLOW, "warning:", warnings), (RED, "error:", errors)] {
             let start = Line::from("  ").painted(color, level).text(" ");
             remarks.iter().for_each(|remark| self.line(start.clone().text(remark)));
@@ -92,7 +92,7 @@ impl Printer {
 
     /// Names, as many in a line as it holds.
     fn members(&mut self, group: &ChangeGroup, most: usize) {
-        let (names, more) = words::members(group, most);
+        let (names, more) = phrases::members(group, most);
         let last = names.len().saturating_sub(1);
         let mut line = String::new();
         for (i, name) in names.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Printer {
         self.line(format_args!("  {line}"));
     }
 
-    fn step(&mut self, step: &Step<'_>) {
+    fn step(&mut self, step: &StepPhrase<'_>) {
         let color = match () {
             () if step.is(StepAction::Delete) => RED,
             () if step.is(StepAction::Rotate) => YELLOW,
@@ -125,18 +125,20 @@ impl Printer {
     }
 
     fn change(&mut self, change: &ChangeReport) {
-        let origin = format!("({})", words::origin(change));
+        let origin = format!("({})", phrases::origin(change));
         for place in places(change) {
             let line = Line::from(format_args!("           {}:", place.path));
             let line = match difference(&place) {
-                Difference::Values { from, to } => line.text(" ").painted(RED, from).text(" → ").painted(GREEN, to),
-                Difference::Within { before, from, to, after } => line
+                ValueDifference::Values { from, to } => {
+                    line.text(" ").painted(RED, from).text(" → ").painted(GREEN, to)
+                }
+                ValueDifference::Within { before, from, to, after } => line
                     .text(format_args!(" {before}"))
                     .painted(RED, format_args!("«{from}»"))
                     .text(" → ")
                     .painted(GREEN, format_args!("«{to}»"))
                     .text(after),
-                Difference::Lines(lines) => {
+                ValueDifference::Lines(lines) => {
                     self.line(line.text("   ").painted(DIM, &origin));
                     self.lines(&lines);
                     continue;
@@ -146,16 +148,16 @@ impl Printer {
         }
     }
 
-    fn lines(&mut self, lines: &[values::Line]) {
+    fn lines(&mut self, lines: &[values::DiffLine]) {
         const INDENT: &str = "             ";
         for line in lines.iter().take(self.lines) {
             let indent = Line::from(INDENT);
             self.line(match line {
-                values::Line::Same(text) if text.is_empty() => indent,
-                values::Line::Same(text) => indent.text(format_args!("  {text}")),
-                values::Line::Gone(text) => indent.painted(RED, format_args!("- {text}")),
-                values::Line::New(text) => indent.painted(GREEN, format_args!("+ {text}")),
-                values::Line::Skipped => indent.text("…"),
+                values::DiffLine::Same(text) if text.is_empty() => indent,
+                values::DiffLine::Same(text) => indent.text(format_args!("  {text}")),
+                values::DiffLine::Gone(text) => indent.painted(RED, format_args!("- {text}")),
+                values::DiffLine::New(text) => indent.painted(GREEN, format_args!("+ {text}")),
+                values::DiffLine::Skipped => indent.text("…"),
             });
         }
         if lines.len() > self.lines {

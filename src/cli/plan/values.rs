@@ -16,7 +16,7 @@ const MOST_LINES: usize = 5_000;
 
 /// Two values that differ.
 #[derive(Debug, PartialEq)]
-pub(super) enum Difference {
+pub(super) enum ValueDifference {
     Values {
         from: String,
         to: String,
@@ -28,12 +28,12 @@ pub(super) enum Difference {
         to: String,
         after: String,
     },
-    Lines(Vec<Line>),
+    Lines(Vec<DiffLine>),
 }
 
 /// A line of a text, or a placeholder for equal lines.
 #[derive(Debug, PartialEq)]
-pub(super) enum Line {
+pub(super) enum DiffLine {
     Same(String),
     Gone(String),
     New(String),
@@ -41,7 +41,7 @@ pub(super) enum Line {
 }
 
 /// What is shown of the two values.
-pub(super) fn difference(change: &ChangedValue<'_>) -> Difference {
+pub(super) fn difference(change: &ChangedValue<'_>) -> ValueDifference {
     let lines = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Null => Some(String::new()),
@@ -50,15 +50,15 @@ pub(super) fn difference(change: &ChangedValue<'_>) -> Difference {
     if let (Some(from), Some(to)) = (lines(change.from), lines(change.to))
         && [&from, &to].iter().any(|text| is_multiline(text))
     {
-        return Difference::Lines(differing_lines(&from, &to));
+        return ValueDifference::Lines(differing_lines(&from, &to));
     }
     let (from, to) = (shown(change.from), shown(change.to));
     let is_short = |text: &str| text.chars().nth(LONGEST).is_none();
     if (is_short(&from) && is_short(&to)) || change.from.is_null() || change.to.is_null() {
-        return Difference::Values { from: cut(&from), to: cut(&to) };
+        return ValueDifference::Values { from: cut(&from), to: cut(&to) };
     }
     let (before, from, to, after) = within(&from, &to);
-    Difference::Within { before, from, to, after }
+    ValueDifference::Within { before, from, to, after }
 }
 
 /// Whether people would show a text in lines: not one line with its end.
@@ -103,7 +103,7 @@ fn within(from: &str, to: &str) -> (String, String, String, String) {
 }
 
 /// The lines that differ, with those around them.
-fn differing_lines(from: &str, to: &str) -> Vec<Line> {
+fn differing_lines(from: &str, to: &str) -> Vec<DiffLine> {
     let (old, new): (Vec<&str>, Vec<&str>) = (from.split_inclusive('\n').collect(), to.split_inclusive('\n').collect());
     // Both ends are marked where only one of them ends its last line.
     let marks_ends = from.ends_with('\n') != to.ends_with('\n') && !from.is_empty() && !to.is_empty();
@@ -112,17 +112,17 @@ fn differing_lines(from: &str, to: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for (i, group) in groups.iter().enumerate() {
         if i > 0 {
-            lines.push(Line::Skipped);
+            lines.push(DiffLine::Skipped);
         }
         for op in group {
             let (old, new) = (&old[op.old_range()], &new[op.new_range()]);
             if matches!(op, DiffOp::Equal { .. }) {
-                lines.extend(old.iter().map(|text| Line::Same(cut(&line(text)))));
+                lines.extend(old.iter().map(|text| DiffLine::Same(cut(&line(text)))));
                 continue;
             }
             let pair = |one: &str, other: Option<&&str>| differing_line(&line(one), other.map(|other| line(other)));
-            lines.extend(old.iter().enumerate().map(|(i, text)| Line::Gone(pair(text, new.get(i)))));
-            lines.extend(new.iter().enumerate().map(|(i, text)| Line::New(pair(text, old.get(i)))));
+            lines.extend(old.iter().enumerate().map(|(i, text)| DiffLine::Gone(pair(text, new.get(i)))));
+            lines.extend(new.iter().enumerate().map(|(i, text)| DiffLine::New(pair(text, old.get(i)))));
         }
     }
     lines
@@ -155,45 +155,46 @@ mod tests {
 
     use super::*;
 
-    fn difference(from: Value, to: Value) -> Difference {
+    fn difference(from: Value, to: Value) -> ValueDifference {
         super::difference(&ChangedValue { path: String::new(), from: &from, to: &to })
     }
 
     fn lines(from: &str, to: &str) -> Vec<String> {
-        let Difference::Lines(lines) = difference(json!(from), json!(to)) else { return Vec::new() };
-        let text = |line: &Line| match line {
-            Line::Same(text) => format!(" {text}"),
-            Line::Gone(text) => format!("-{text}"),
-            Line::New(text) => format!("+{text}"),
-            Line::Skipped => "…".to_owned(),
+        let ValueDifference::Lines(lines) = difference(json!(from), json!(to)) else { return Vec::new() };
+        let text = |line: &DiffLine| match line {
+            DiffLine::Same(text) => format!(" {text}"),
+            DiffLine::Gone(text) => format!("-{text}"),
+            DiffLine::New(text) => format!("+{text}"),
+            DiffLine::Skipped => "…".to_owned(),
         };
         lines.iter().map(text).collect()
     }
 
     #[test]
     fn short_values_are_shown_whole() {
-        let want = Difference::Values { from: "\"a\"".to_owned(), to: "nothing".to_owned() };
+        let want = ValueDifference::Values { from: "\"a\"".to_owned(), to: "nothing".to_owned() };
         assert_eq!(difference(json!("a"), Value::Null), want);
-        let one_line = Difference::Values { from: "\"a\\n\"".to_owned(), to: "\"b\\n\"".to_owned() };
+        let one_line = ValueDifference::Values { from: "\"a\\n\"".to_owned(), to: "\"b\\n\"".to_owned() };
         assert_eq!(difference(json!("a\n"), json!("b\n")), one_line, "a single line with its end is a value");
     }
 
     #[test]
     fn long_values_are_shown_around_the_difference() {
         let long = |middle: &str| json!(format!("{}{middle}{}", "a".repeat(500), "z".repeat(500)));
-        let want = Difference::Within {
+        let want = ValueDifference::Within {
             before: format!("…{}", "a".repeat(AROUND)),
             from: "1".to_owned(),
             to: "22".to_owned(),
             after: format!("{}…", "z".repeat(AROUND)),
         };
         assert_eq!(difference(long("1"), long("22")), want);
-        let Difference::Within { from, to, .. } = difference(long(&"b".repeat(400)), long(&"c".repeat(400))) else {
+        let ValueDifference::Within { from, to, .. } = difference(long(&"b".repeat(400)), long(&"c".repeat(400)))
+        else {
             unreachable!("both are long")
         };
         assert!(from.starts_with("bbb") && from.ends_with("… (400 characters)"), "{from}");
         assert!(to.starts_with("ccc"), "{to}");
-        let Difference::Within { before, from, to, after } = difference(long(""), long("a")) else {
+        let ValueDifference::Within { before, from, to, after } = difference(long(""), long("a")) else {
             unreachable!("both are long")
         };
         assert_eq!((&*from, &*to), ("", "a"), "{before} {after}");

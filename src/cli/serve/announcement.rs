@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::listeners::Listeners;
-use crate::cli::embedded::{self, Contents};
+use crate::cli::embedded::{self, LoadedContents};
 use crate::cli::machines;
 use crate::cli::output::{self, Text};
 use crate::cli::status_line::StatusLine;
@@ -28,7 +28,7 @@ pub(super) async fn greet(
     // Standard output may be closed.
     let _ = output::text(&announcement);
     if let Some(metrics) = embedded.filter(|_| output::is_terminal()) {
-        machines::tell_progress(metrics).await;
+        machines::report_progress(metrics).await;
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Announcement<'a> {
     /// Where the CA certificate is, if one was made.
     authority: Option<&'a str>,
     /// The API of --embedded: its address, its kubeconfig, and what it began with.
-    api: Option<(SocketAddr, PathBuf, &'a Contents)>,
+    api: Option<(SocketAddr, PathBuf, &'a LoadedContents)>,
     /// Which default ports were in use.
     moved: &'a [String],
 }
@@ -71,12 +71,12 @@ impl Announcement<'_> {
         match api {
             None => text.line(format_args!("topologist answers reviews at https://{webhook} and follows {server}")),
             Some((address, kubeconfig, contents)) => {
-                let Contents { classes, clusters, .. } = contents;
+                let LoadedContents { classes, clusters, .. } = contents;
                 let count = format_args!("(ClusterClasses: {classes}, Clusters: {clusters})");
                 text.line(format_args!("topologist answers reviews at https://{webhook} {count}"));
                 moved.iter().for_each(|note| text.line(format_args!("{note}.")));
                 contents.files_line().into_iter().for_each(|line| text.line(line));
-                embedded::add_invitation(&mut text, kubeconfig, *address);
+                embedded::add_usage(&mut text, kubeconfig, *address);
             }
         }
         if let Some(authority) = authority {

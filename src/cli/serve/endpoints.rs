@@ -5,19 +5,19 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::task::JoinSet;
 
-use crate::cli::args::Serve;
-use crate::cli::leading::Shared;
+use crate::cli::args::ServeArgs;
+use crate::cli::leading::ControllerContext;
 use crate::cli::memory::Shares;
 use crate::cli::tasks::supervise;
-use crate::cli::watches::Watches;
+use crate::cli::watches::ReplicaWatches;
 use server::kubernetes::gather::Gatherer;
 use server::kubernetes::versions::ApiVersions;
 use server::webhook::conversion::{self, Converter};
-use server::webhook::limits::Limits;
-use server::webhook::review::Handler;
+use server::webhook::limits::ReviewLimits;
+use server::webhook::review::ReviewHandler;
 use server::webhook::routes;
 
-/// What is answered on each port.
+/// The router of each port.
 pub(super) struct EndPoints {
     /// Everything, for callers in this process.
     pub all: Router,
@@ -26,36 +26,36 @@ pub(super) struct EndPoints {
 }
 
 impl EndPoints {
-    pub(super) fn of(
-        options: &Serve,
+    pub(super) fn new(
+        options: &ServeArgs,
         memory_shares: Shares,
-        shared: &Shared<'_>,
-        watches: &Watches,
+        shared: &ControllerContext<'_>,
+        watches: &ReplicaWatches,
         tasks: &mut JoinSet<&'static str>,
     ) -> EndPoints {
-        let Shared { client, cache, metrics, memory, .. } = *shared;
-        let versions = ApiVersions::of_cluster(client.clone());
-        let conversion_limits = conversion::Limits {
+        let ControllerContext { client, cache, metrics, memory, .. } = *shared;
+        let versions = ApiVersions::for_cluster(client.clone());
+        let conversion_limits = conversion::ConversionLimits {
             held: memory_shares.conversions,
             blocking: memory_shares.converting,
-            ..conversion::Limits::default()
+            ..conversion::ConversionLimits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
-        let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+        let gatherer = Gatherer::with_api_server(cache.clone(), client.clone(), metrics.clone());
         let gatherer = match &watches.impacts {
             Some(impacts) => gatherer.watching(impacts.clone()),
             None => gatherer,
         };
         supervise(tasks, "the connections to workload clusters", gatherer.follow_clusters());
-        let limits = Limits {
+        let limits = ReviewLimits {
             blocking: memory_shares.threads,
             held: memory_shares.bodies,
             impact: options.impact_time,
             max_replaced_machines: options.max_replaced_machines,
             unknown_impact: options.impact_unknown,
-            ..Limits::default()
+            ..ReviewLimits::default()
         };
-        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone())
+        let handler = ReviewHandler::new(gatherer, options.settings(), limits, metrics.clone())
             .with_memory(memory.clone())
             .with_events(client.clone())
             .with_namespaces(client.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
-use crate::cli::args::Serve;
+use crate::cli::args::ServeArgs;
 use crate::cli::atomic_file;
 use crate::cli::tasks::supervise;
 use server::telemetry::metrics::Metrics;
@@ -17,7 +17,7 @@ use tls::pair::{CertificateFiles, CertificatePair};
 
 /// The certificate to serve with, and where the CA certificate is if one was made for the occasion.
 pub(super) fn identity(
-    options: &Serve,
+    options: &ServeArgs,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<(Arc<ServerIdentity>, Option<String>)> {
@@ -42,7 +42,11 @@ pub(super) fn identity(
 }
 
 /// A TLS identity without a certificate yet. With --client-ca it requires client certificates.
-fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Result<Arc<ServerIdentity>> {
+fn asking(
+    options: &ServeArgs,
+    metrics: &Arc<Metrics>,
+    tasks: &mut JoinSet<&'static str>,
+) -> Result<Arc<ServerIdentity>> {
     let Some(file) = options.client_ca.clone() else { return Ok(Arc::new(ServerIdentity::new(None, metrics.clone()))) };
     let source = CallerSource { file, names: options.client_names.clone() };
     let bytes = source.read()?;

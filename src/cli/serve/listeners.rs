@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::endpoints::EndPoints;
-use crate::cli::args::Serve;
-use crate::cli::embedded::Api;
-use crate::cli::leading::Machines;
-use crate::cli::listen::Address;
+use crate::cli::args::ServeArgs;
+use crate::cli::embedded::EmbeddedApi;
+use crate::cli::leading::MachineSetup;
+use crate::cli::listen::ListenAddress;
 use crate::cli::memory::Connections;
 use crate::cli::workloads::WorkloadServer;
 use server::telemetry::metrics::Metrics;
-use server::webhook::server::{Limits, Server};
+use server::webhook::server::{ConnectionLimits, HttpServer};
 use tls::identity::ServerIdentity;
 
 /// How long open conversions may go on after everything else has stopped.
@@ -28,10 +28,10 @@ const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
 
 /// The bound sockets of a process, those of probes apart.
 pub(super) struct Listeners {
-    reviews: Server,
-    conversions: Server,
+    reviews: HttpServer,
+    conversions: HttpServer,
     /// The API of --embedded.
-    pub api: Option<Api>,
+    pub api: Option<EmbeddedApi>,
     workloads: Option<WorkloadServer>,
     pub addresses: Addresses,
     /// Which default ports were in use, in words.
@@ -49,17 +49,17 @@ pub(super) struct Addresses {
 
 impl Listeners {
     /// Binds the addresses that the options give, or the default ports. The second is the server of the probes, which
-    /// are served on a runtime of their own, and before anything else.
+    /// are served on a separate runtime, and before anything else.
     pub(super) async fn bind(
-        options: &Serve,
-        api: Option<Api>,
+        options: &ServeArgs,
+        api: Option<EmbeddedApi>,
         connections: &Connections,
         identity: &Arc<ServerIdentity>,
         metrics: &Arc<Metrics>,
         probe_runtime: &Handle,
-    ) -> Result<(Listeners, Server)> {
+    ) -> Result<(Listeners, HttpServer)> {
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let address = |given, flag, port| Address::new(given, flag, (local.into(), port), options.embedded);
+        let address = |given, flag, port| ListenAddress::new(given, flag, (local.into(), port), options.embedded);
         let wanted = [
             address(options.webhook_addr, "--webhook-addr", 9443),
             address(options.conversion_addr, "--conversion-addr", 9444),
@@ -68,7 +68,7 @@ impl Listeners {
         let (limits, shown) = (limits(options), Some(identity.clone()));
         let many = limits.with_connections(connections.reviews);
         let reviews = wanted[0].bind(shown.clone(), many, metrics.clone()).await?;
-        let few = Limits { drain: CONVERSION_DRAIN, ..limits.with_connections(connections.conversions) };
+        let few = ConnectionLimits { drain: CONVERSION_DRAIN, ..limits.with_connections(connections.conversions) };
         let conversions = wanted[1].bind(shown, few, metrics.clone()).await?;
         let few = limits.with_connections(connections.probes);
         let probes = probe_runtime.spawn(wanted[2].bind(None, few, metrics.clone()));
@@ -97,14 +97,14 @@ impl Listeners {
     }
 
     /// What the controllers of machines need, where they run.
-    pub(super) fn machines(&self, options: &Serve) -> Result<Option<Machines>> {
+    pub(super) fn machines(&self, options: &ServeArgs) -> Result<Option<MachineSetup>> {
         self.workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()
     }
 
     /// Accepts connections from now on.
     pub(super) fn serve(self, end_points: EndPoints) -> Result<Served> {
         let Listeners { reviews, conversions, api, workloads, addresses, moved, departure } = self;
-        api.as_ref().map_or(Ok(()), Api::invite)?;
+        api.as_ref().map_or(Ok(()), EmbeddedApi::write_kubeconfig)?;
         let (stop, last_stop) = (CancellationToken::new(), CancellationToken::new());
         Ok(Served {
             api_address: api.as_ref().map(|api| api.address),
@@ -153,7 +153,7 @@ impl Served {
 
 /// Serves the API of --embedded and those of workload clusters, where there are any.
 fn serve_apis(
-    api: Option<Api>,
+    api: Option<EmbeddedApi>,
     workloads: Option<WorkloadServer>,
     stop: &CancellationToken,
 ) -> OptionFuture<JoinHandle<()>> {
@@ -167,11 +167,11 @@ fn serve_apis(
 }
 
 /// The limits of connections that the options give.
-fn limits(options: &Serve) -> Limits {
-    Limits {
+fn limits(options: &ServeArgs) -> ConnectionLimits {
+    ConnectionLimits {
         patience: options.client_patience,
         idle: options.client_idle,
         age: options.connection_age,
-        ..Limits::default()
+        ..ConnectionLimits::default()
     }
 }

@@ -9,35 +9,39 @@ use kube::config::KubeConfigOptions;
 use tokio::runtime::Handle;
 use tracing::info;
 
-use crate::cli::args::Serve;
-use crate::cli::embedded::Api;
-use crate::cli::leading::Leases;
+use crate::cli::args::ServeArgs;
+use crate::cli::embedded::EmbeddedApi;
+use crate::cli::leading::ElectionSetup;
 use crate::cli::live;
 use crate::cli::status_line::StatusLine;
 use server::kubernetes::connection;
-use server::kubernetes::history::History;
+use server::kubernetes::history::ApiHistory;
 
 /// A dead connection to the API server is noticed while the Lease can still be renewed.
 const LEASE_PINGS: connection::Pings =
     connection::Pings { interval: Duration::from_secs(4), timeout: Duration::from_secs(3) };
-/// The API server that is followed.
-pub(super) struct Source {
+/// The API server from which facts are read.
+pub(super) struct FactSource {
     pub client: kube::Client,
-    pub leases: Leases,
+    pub leases: ElectionSetup,
     /// Its address, for people.
     pub server: String,
     /// The server itself, if it is in this process.
-    pub api: Option<Api>,
+    pub api: Option<EmbeddedApi>,
 }
 
-impl Source {
+impl FactSource {
     /// The Lease is renewed on the runtime of the probes.
-    pub(super) async fn of(options: &Serve, progress: &StatusLine, runtime: &Handle) -> Result<Source> {
+    pub(super) async fn from_options(
+        options: &ServeArgs,
+        progress: &StatusLine,
+        runtime: &Handle,
+    ) -> Result<FactSource> {
         if options.embedded {
-            let api = Api::bind(options, progress).await?;
+            let api = EmbeddedApi::bind(options, progress).await?;
             let (client, server) = (api.embedded.client(), format!("https://{}", api.address));
-            let leases = Leases { client: client.clone(), runtime: runtime.clone(), history: Arc::default() };
-            return Ok(Source { client, leases, server, api: Some(api) });
+            let leases = ElectionSetup { client: client.clone(), runtime: runtime.clone(), history: Arc::default() };
+            return Ok(FactSource { client, leases, server, api: Some(api) });
         }
         let mut config = match &options.kubeconfig {
             Some(path) => from_kubeconfig(path).await?,
@@ -47,7 +51,7 @@ impl Source {
             None => bail!("no source of objects: use --embedded (with --load PATH), or --kubeconfig FILE"),
         };
         let server = config.cluster_url.to_string();
-        // Longer than a watch lasts: a connection that has gone dead is noticed, and made anew.
+        // Longer than a watch lasts: a dead connection is detected, and opened again.
         config.read_timeout = Some(Duration::from_secs(320));
         // Callers retry on their own; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;
@@ -59,9 +63,14 @@ impl Source {
         let client = connection::client(config, connection::Pings::default());
         let failed = "cannot create a client for the API server";
         let (client, leases) = (client.context(failed)?, leases.context(failed)?);
-        let history = Arc::<History>::default();
+        let history = Arc::<ApiHistory>::default();
         let client = history.client(client);
-        Ok(Source { client, leases: Leases { client: leases, runtime: runtime.clone(), history }, server, api: None })
+        Ok(FactSource {
+            client,
+            leases: ElectionSetup { client: leases, runtime: runtime.clone(), history },
+            server,
+            api: None,
+        })
     }
 }
 

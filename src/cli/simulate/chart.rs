@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::palette::{Palette, escaped};
-use super::report::{Wait, span, waits_of};
+use super::report::{StuckWait, span, waits_of};
 use schema::field::counted;
 use simulation::timeline::{ClusterTimeline, MachineSpan};
 
@@ -15,10 +15,10 @@ const AXIS: usize = 22;
 const BAR: usize = 10;
 const LANE: usize = 13;
 const STEPS: usize = 60;
-/// How many parts the axis of time has at most.
+/// Maximum number of parts of the time axis.
 const TICKS: i64 = 5;
 
-/// A time as a position.
+/// Converts times to positions.
 pub(super) struct Scale {
     seconds: i64,
 }
@@ -26,7 +26,7 @@ pub(super) struct Scale {
 impl Scale {
     /// From the start to the last event; a tenth more where a Cluster is stuck, so that what is open at the end has a
     /// bar.
-    pub(super) fn of(last: i64, is_stuck: bool) -> Self {
+    pub(super) fn new(last: i64, is_stuck: bool) -> Self {
         let more = if is_stuck { last / 10 + 1 } else { 0 };
         Scale { seconds: (last + more).max(1) }
     }
@@ -199,7 +199,7 @@ fn told(machine: &MachineSpan) -> String {
 }
 
 /// The reason is never cut; a title has the names that the text leaves out.
-fn of_wait(wait: &Wait<'_>, scale: &Scale) -> String {
+fn of_wait(wait: &StuckWait<'_>, scale: &Scale) -> String {
     let (from, until) = (wait.span.from, wait.span.until.unwrap_or(scale.seconds));
     let times = format!("{} to {}", span(from), wait.span.until.map_or("the end".to_owned(), span));
     let (kind, reason) = (&wait.span.kind, &wait.reason);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn an_axis_has_few_times_and_none_beyond_its_end() {
         for seconds in [1, 7, 59, 147, 3_601, 90_000, 604_800, 9_000_000] {
-            let axis = Scale::of(seconds, false).axis();
+            let axis = Scale::new(seconds, false).axis();
             assert!((2..=6).contains(&axis.matches("<text").count()), "{seconds}: {axis}");
         }
     }
@@ -286,10 +286,10 @@ mod tests {
     #[test]
     fn what_is_open_at_the_end_of_a_stuck_cluster_has_a_bar() {
         for last in [0, 1, 25, 10_000] {
-            let scale = Scale::of(last, true);
+            let scale = Scale::new(last, true);
             assert!(scale.seconds > last && scale.seconds <= last + last / 10 + 1, "{last}");
         }
-        assert_eq!((Scale::of(25, false).seconds, Scale::of(0, false).seconds), (25, 1));
+        assert_eq!((Scale::new(25, false).seconds, Scale::new(0, false).seconds), (25, 1));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
         let machines = [("a", machine(None, Some(5))), ("b", machine(Some(5), None))];
         let machines = machines.map(|(name, machine)| (name.to_owned(), machine)).into();
         let timeline = ClusterTimeline { machines, peak_machines: 2, last: 5, ..ClusterTimeline::default() };
-        let chart = count([(&timeline, 1)], 2, &Scale::of(10, false));
+        let chart = count([(&timeline, 1)], 2, &Scale::new(10, false));
         assert!(chart.contains("at most 2 machines at once") && chart.contains(">2</text>"), "{chart}");
         assert!(chart.contains("d=\"M0.00,52.00H500.00V52.00H1000\""), "{chart}");
     }

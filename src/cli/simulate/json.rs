@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::report::{Report, TimelineGroup};
+use super::report::{SimulationReport, TimelineGroup};
 use model::hub::ObjectKey;
 use simulation::timeline::{ClusterTimeline, HeldSpan, MachineSpan, TimelineEvent};
 
 /// The report as JSON.
-pub(super) fn value(report: &Report<'_>) -> Value {
+pub(super) fn value(report: &SimulationReport<'_>) -> Value {
     let of_groups = report.groups.iter().flat_map(|group| group.clusters.iter().map(move |key| (*key, group)));
     let groups_of: std::collections::BTreeMap<&ObjectKey, &TimelineGroup<'_>> = of_groups.collect();
     let clusters = report.timeline.clusters.iter().filter_map(|(key, timeline)| {

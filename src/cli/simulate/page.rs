@@ -5,7 +5,7 @@
 
 use super::chart::{self, Scale};
 use super::palette::{Palette, escaped, states};
-use super::report::{Report, TimelineGroup, span};
+use super::report::{SimulationReport, TimelineGroup, span};
 use schema::field::counted;
 use simulation::timeline::ClusterTimeline;
 
@@ -13,7 +13,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The whole page.
-pub(super) fn page(report: &Report<'_>) -> String {
+pub(super) fn page(report: &SimulationReport<'_>) -> String {
     let title = title(report);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
@@ -25,7 +25,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     )
 }
 
-fn title(report: &Report<'_>) -> String {
+fn title(report: &SimulationReport<'_>) -> String {
     let clusters = counted(report.timeline.clusters.len(), "Cluster");
     match report.has_nothing_to_do() {
         true => format!("{clusters}: nothing is left to do"),
@@ -34,7 +34,7 @@ fn title(report: &Report<'_>) -> String {
 }
 
 /// The machines of all Clusters together.
-fn machines(report: &Report<'_>) -> String {
+fn machines(report: &SimulationReport<'_>) -> String {
     let peak = report.timeline.peak_machines;
     let stuck = match report.stuck {
         0 => String::new(),
@@ -46,13 +46,13 @@ fn machines(report: &Report<'_>) -> String {
 }
 
 /// The scale of what is about all Clusters.
-fn of_fleet(report: &Report<'_>) -> Scale {
-    Scale::of(report.seconds, report.stuck > 0)
+fn of_fleet(report: &SimulationReport<'_>) -> Scale {
+    Scale::new(report.seconds, report.stuck > 0)
 }
 
 /// The list of groups of Clusters.
-fn clusters(report: &Report<'_>) -> String {
-    let palette = Palette::of(report);
+fn clusters(report: &SimulationReport<'_>) -> String {
+    let palette = Palette::for_report(report);
     let search =
         "<p><input id=\"search\" type=\"search\" placeholder=\"Find a Cluster\" aria-label=\"Find a Cluster\"/></p>\n";
     let search = if report.timeline.clusters.len() > 1 { search } else { "" };
@@ -64,7 +64,7 @@ fn clusters(report: &Report<'_>) -> String {
     )
 }
 
-fn of_group(group: &TimelineGroup<'_>, report: &Report<'_>, palette: &Palette) -> String {
+fn of_group(group: &TimelineGroup<'_>, report: &SimulationReport<'_>, palette: &Palette) -> String {
     let names: Vec<String> = group.clusters.iter().map(|key| escaped(&key.to_string())).collect();
     let title = match &*names {
         [first, _, ..] => format!("{first} <span class=\"more\">and {} more</span>", names.len() - 1),
@@ -110,11 +110,11 @@ fn explained(group: &TimelineGroup<'_>, names: &[String]) -> String {
 }
 
 /// The charts of the first Cluster of a group, over its own time; where nothing happens, over the time of all.
-fn charts(group: &TimelineGroup<'_>, report: &Report<'_>, palette: &Palette) -> String {
+fn charts(group: &TimelineGroup<'_>, report: &SimulationReport<'_>, palette: &Palette) -> String {
     let timeline = group.timeline;
     let scale = match timeline.last {
         0 => of_fleet(report),
-        last => Scale::of(last, group.reason.is_some()),
+        last => Scale::new(last, group.reason.is_some()),
     };
     let machines = chart::machines(timeline, &scale, palette);
     // The chart at the top of the page is that of its only Cluster.
@@ -155,7 +155,7 @@ mod tests {
         let clusters =
             ["blue", "green"].map(|name| (ObjectKey::new(strange("space"), strange(name)), timeline.clone()));
         let timeline = Timeline::merge(clusters.into());
-        let page = page(&Report::of(&timeline, &BTreeMap::new(), false));
+        let page = page(&SimulationReport::from_timeline(&timeline, &BTreeMap::new(), false));
         assert!(!page.contains("<i>") && !page.contains("&\""), "{page}");
         for what in ["space", "blue", "green", "machine", "owner", "version", "kind", "name", "reason"] {
             assert!(page.contains(&format!("&quot;&#39;&gt;&lt;i&gt;{what}&amp;")), "{what}: {page}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{Report, waits_of};
+use super::report::{SimulationReport, waits_of};
 use simulation::timeline::MachineSpan;
 
 /// The number of colors of versions; more versions begin again with the first one.
@@ -10,13 +10,13 @@ const COLORS: usize = 8;
 /// The size of a square of a legend in pixels.
 const SQUARE: usize = 14;
 
-/// Which color a version has on the whole page.
+/// The color of each version on the page.
 pub(super) struct Palette {
     versions: BTreeMap<(u64, u64, u64, String), usize>,
 }
 
 impl Palette {
-    pub(super) fn of(report: &Report<'_>) -> Self {
+    pub(super) fn for_report(report: &SimulationReport<'_>) -> Self {
         let mut versions: BTreeMap<_, usize> = machines(report).map(|machine| (order(&machine.version), 0)).collect();
         versions.values_mut().enumerate().for_each(|(i, color)| *color = i % COLORS);
         Palette { versions }
@@ -28,7 +28,7 @@ impl Palette {
     }
 
     /// What the colors in the charts of machines mean.
-    pub(super) fn legend(&self, report: &Report<'_>) -> String {
+    pub(super) fn legend(&self, report: &SimulationReport<'_>) -> String {
         let mut legend = String::new();
         for ((.., version), color) in &self.versions {
             let version = if version.is_empty() { "no version" } else { version };
@@ -44,7 +44,7 @@ impl Palette {
     }
 }
 
-fn machines<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a MachineSpan> {
+fn machines<'a>(report: &'a SimulationReport<'_>) -> impl Iterator<Item = &'a MachineSpan> {
     report.groups.iter().flat_map(|group| group.timeline.machines.values())
 }
 
@@ -54,7 +54,7 @@ fn starts(machine: &MachineSpan) -> bool {
 }
 
 /// What the colors in the list of Clusters mean.
-pub(super) fn states(report: &Report<'_>) -> String {
+pub(super) fn states(report: &SimulationReport<'_>) -> String {
     let waits = report.groups.iter().any(|group| !waits_of(group.timeline).is_empty());
     let known = [
         (report.stuck < report.timeline.clusters.len(), "done", "complete"),

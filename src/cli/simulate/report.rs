@@ -7,7 +7,7 @@ use simulation::StuckReason;
 use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
 
 /// The result of a simulation.
-pub(super) struct Report<'a> {
+pub(super) struct SimulationReport<'a> {
     pub timeline: &'a Timeline,
     /// Most Clusters first; those that are stuck come before all others.
     pub groups: Vec<TimelineGroup<'a>>,
@@ -22,9 +22,9 @@ pub(super) struct TimelineGroup<'a> {
     pub timeline: &'a ClusterTimeline,
     /// Why its first Cluster is stuck, if it is.
     pub reason: Option<&'a StuckReason>,
-    /// The same of each Cluster.
+    /// The same for each Cluster.
     pub reasons: BTreeMap<&'a ObjectKey, &'a StuckReason>,
-    /// What a user can do about that, where it is known.
+    /// The remediation for the user, if it is known.
     pub way_out: Option<&'static str>,
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Stuck {
     pub ran_out: bool,
 }
 
-impl<'a> Report<'a> {
-    /// What a simulation came to; `fails` says whether failures were injected.
-    pub(super) fn of(timeline: &'a Timeline, stuck: &'a BTreeMap<ObjectKey, Stuck>, fails: bool) -> Self {
-        let mut groups: BTreeMap<Shape, TimelineGroup<'a>> = BTreeMap::new();
+impl<'a> SimulationReport<'a> {
+    /// The report of a simulation; `fails` says whether failures were injected.
+    pub(super) fn from_timeline(timeline: &'a Timeline, stuck: &'a BTreeMap<ObjectKey, Stuck>, fails: bool) -> Self {
+        let mut groups: BTreeMap<TimelineShape, TimelineGroup<'a>> = BTreeMap::new();
         for (key, cluster) in &timeline.clusters {
             let stuck = stuck.get(key);
             let reason = stuck.map(|stuck| &stuck.reason);
             let way_out = stuck.and_then(|stuck| stuck.remediation(fails));
             let new =
                 || TimelineGroup { clusters: Vec::new(), timeline: cluster, reason, reasons: BTreeMap::new(), way_out };
-            let group = groups.entry(Shape::of(key, cluster, reason)).or_insert_with(new);
+            let group = groups.entry(TimelineShape::for_cluster(key, cluster, reason)).or_insert_with(new);
             group.clusters.push(key);
             group.reasons.extend(reason.map(|reason| (key, reason)));
         }
@@ -55,7 +55,7 @@ impl<'a> Report<'a> {
         });
         let seconds = timeline.clusters.values().map(|cluster| cluster.last).max().unwrap_or_default();
         let stuck = groups.iter().filter(|group| group.reason.is_some()).map(|group| group.clusters.len()).sum();
-        Report { timeline, groups, seconds, stuck }
+        SimulationReport { timeline, groups, seconds, stuck }
     }
 
     /// Whether nothing happens to any Cluster, and all are as their topologies ask for.
@@ -65,14 +65,14 @@ impl<'a> Report<'a> {
 
     /// Spans in which something waited, of the first Cluster of each group, with how many Clusters they are about.
     /// Spans of one kind with the same reason and times are one.
-    pub(super) fn waits(&self) -> Vec<Wait<'a>> {
-        let mut waits: Vec<Wait<'a>> = Vec::new();
+    pub(super) fn waits(&self) -> Vec<StuckWait<'a>> {
+        let mut waits: Vec<StuckWait<'a>> = Vec::new();
         for group in &self.groups {
             let names = group.clusters.first().map(|key| names(key, group.timeline)).unwrap_or_default();
             for wait in waits_of(group.timeline) {
                 // Objects of other Clusters have other names.
                 let nameless = without(&names, &wait.reason);
-                let is_same = |one: &&mut Wait<'_>| one.times() == wait.times() && one.nameless == nameless;
+                let is_same = |one: &&mut StuckWait<'_>| one.times() == wait.times() && one.nameless == nameless;
                 if let Some(known) = waits.iter_mut().find(is_same) {
                     known.clusters += group.clusters.len();
                     known.reason.clone_from(&known.nameless);
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
                 }
                 let clusters = group.clusters.len();
                 let reason = if clusters > 1 { nameless.clone() } else { wait.reason };
-                waits.push(Wait { clusters, reason, nameless, ..wait });
+                waits.push(StuckWait { clusters, reason, nameless, ..wait });
             }
         }
         waits.sort_by_key(|wait| (wait.span.from, wait.span.until.unwrap_or(i64::MAX)));
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
 
 /// Objects of one kind that waited at the same time for the same reason.
 #[derive(Clone, Debug)]
-pub(super) struct Wait<'a> {
+pub(super) struct StuckWait<'a> {
     pub span: &'a HeldSpan,
     pub names: Vec<&'a str>,
     pub clusters: usize,
@@ -102,7 +102,7 @@ pub(super) struct Wait<'a> {
 /// How many names of objects a text has.
 const NAMES: usize = 3;
 
-impl Wait<'_> {
+impl StuckWait<'_> {
     /// The first names, and how many there are besides.
     pub(super) fn few_names(&self) -> String {
         let shown = self.names.iter().take(NAMES).copied().collect::<Vec<_>>().join(", ");
@@ -118,11 +118,11 @@ impl Wait<'_> {
 }
 
 /// What waited in one Cluster. A wait that ended in the second in which it began is left out.
-pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<Wait<'_>> {
-    let mut waits: Vec<Wait<'_>> = Vec::new();
+pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<StuckWait<'_>> {
+    let mut waits: Vec<StuckWait<'_>> = Vec::new();
     for span in timeline.held.iter().filter(|span| span.until != Some(span.from)) {
         let reason = span.reason.clone();
-        let new = Wait { span, names: vec![&span.name], clusters: 1, nameless: reason.clone(), reason };
+        let new = StuckWait { span, names: vec![&span.name], clusters: 1, nameless: reason.clone(), reason };
         match waits.iter_mut().find(|one| one.times() == new.times() && one.reason == new.reason) {
             Some(known) => known.names.push(&span.name),
             None => waits.push(new),
@@ -143,7 +143,7 @@ impl Stuck {
 
 /// A timeline without the names of objects, and without the order of what happens in the same second.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+struct TimelineShape {
     reason: Option<String>,
     peak_machines: usize,
     events: Vec<(i64, String, String, String)>,
@@ -152,8 +152,8 @@ struct Shape {
     held: Vec<(String, String, i64, Option<i64>)>,
 }
 
-impl Shape {
-    fn of(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
+impl TimelineShape {
+    fn for_cluster(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
         let names = names(key, timeline);
         let nameless = |text: &str| without(&names, text);
         let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
@@ -179,7 +179,7 @@ impl Shape {
             held.map(|span| (span.kind.clone(), nameless(&span.reason), span.from, span.until)).collect();
         held.sort();
         let reason = reason.map(|reason| nameless(&reason.to_string()));
-        Shape { reason, peak_machines: timeline.peak_machines, events, machines, held }
+        TimelineShape { reason, peak_machines: timeline.peak_machines, events, machines, held }
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
         let shape = |cluster: &str, set: &str, running| {
             let key = ObjectKey::new("default", cluster);
             let reason = StuckReason::Machine { name: format!("{cluster}-{set}-abcde"), message: "no Node".to_owned() };
-            Shape::of(&key, &timeline(cluster, set, running), Some(&reason))
+            TimelineShape::for_cluster(&key, &timeline(cluster, set, running), Some(&reason))
         };
         let one = shape("blue", "small", 30);
         assert!(one == shape("green", "large", 30));

@@ -1,6 +1,6 @@
 //! A simulation for people.
 
-use super::report::{Report, TimelineGroup, Wait, span, waits_of};
+use super::report::{SimulationReport, StuckWait, TimelineGroup, span, waits_of};
 use crate::cli::output::Text;
 use schema::field::counted;
 use simulation::timeline::{ClusterTimeline, TimelineEvent};
@@ -12,7 +12,7 @@ const EVENTS: usize = 60;
 const WAITS: usize = 10;
 
 /// The report, which begins with the totals. It says where times are defaults, which fit no environment.
-pub(super) fn text(report: &Report<'_>, all: bool, has_default_times: bool) -> Text {
+pub(super) fn text(report: &SimulationReport<'_>, all: bool, has_default_times: bool) -> Text {
     let mut text = Text::default();
     add_totals(&mut text, report);
     if report.groups.len() > 1 {
@@ -29,7 +29,7 @@ pub(super) fn text(report: &Report<'_>, all: bool, has_default_times: bool) -> T
     text
 }
 
-fn add_totals(text: &mut Text, report: &Report<'_>) {
+fn add_totals(text: &mut Text, report: &SimulationReport<'_>) {
     let clusters = report.timeline.clusters.len();
     let done = clusters - report.stuck;
     let counted_clusters = counted(clusters, "Cluster");
@@ -44,7 +44,7 @@ fn add_totals(text: &mut Text, report: &Report<'_>) {
 }
 
 /// What waited for what, from when until when.
-fn add_waits(text: &mut Text, indent: &str, waits: &[Wait<'_>], most: usize) {
+fn add_waits(text: &mut Text, indent: &str, waits: &[StuckWait<'_>], most: usize) {
     if !waits.is_empty() {
         if indent.is_empty() {
             text.line("");
@@ -94,17 +94,18 @@ fn add_group(text: &mut Text, group: &TimelineGroup<'_>, all: bool) {
 }
 
 /// A line of the table of events.
-struct Row {
+struct TableRow {
     t: i64,
     subject: String,
     what: String,
 }
 
 fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
-    let rows: Vec<Row> = if all { timeline.events.iter().map(Row::of).collect() } else { combined(timeline) };
+    let rows: Vec<TableRow> =
+        if all { timeline.events.iter().map(TableRow::from_event).collect() } else { combined(timeline) };
     let shown = if all { rows.len() } else { EVENTS };
     let width = rows.iter().take(shown).map(|row| row.subject.chars().count()).max().unwrap_or_default().min(60);
-    for Row { t, subject, what } in rows.iter().take(shown) {
+    for TableRow { t, subject, what } in rows.iter().take(shown) {
         text.line(format_args!("  {:>9}  {subject:<width$}  {what}", span(*t)));
     }
     if let Some(more @ 1..) = rows.len().checked_sub(shown) {
@@ -112,10 +113,10 @@ fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
     }
 }
 
-impl Row {
-    fn of(entry: &TimelineEvent) -> Self {
+impl TableRow {
+    fn from_event(entry: &TimelineEvent) -> Self {
         let TimelineEvent { t, kind, name, what, because } = entry;
-        Row { t: *t, subject: format!("{kind} {name}"), what: with_reason(what, because) }
+        TableRow { t: *t, subject: format!("{kind} {name}"), what: with_reason(what, because) }
     }
 }
 
@@ -125,11 +126,11 @@ fn with_reason(what: &str, because: &str) -> String {
 
 /// The events without waits, with machines counted: those of one owner to which the same happens at the same time are
 /// one line, and phases on the way are left out.
-fn combined(timeline: &ClusterTimeline) -> Vec<Row> {
-    let mut rows: Vec<(Row, usize)> = Vec::new();
+fn combined(timeline: &ClusterTimeline) -> Vec<TableRow> {
+    let mut rows: Vec<(TableRow, usize)> = Vec::new();
     for entry in timeline.events.iter().filter(|entry| entry.what != "waits") {
         let Some(machine) = timeline.machines.get(&entry.name).filter(|_| entry.kind == "Machine") else {
-            rows.push((Row::of(entry), 0));
+            rows.push((TableRow::from_event(entry), 0));
             continue;
         };
         if !["created", "Running", "Failed", "gone"].contains(&&*entry.what) {
@@ -141,16 +142,17 @@ fn combined(timeline: &ClusterTimeline) -> Vec<Row> {
             because if entry.what == "gone" && !because.is_empty() => with_reason(word, because),
             _ => with_reason(word, &machine.version),
         };
-        let is_same =
-            |(row, count): &&mut (Row, usize)| *count > 0 && row.t == entry.t && row.subject == of && row.what == what;
+        let is_same = |(row, count): &&mut (TableRow, usize)| {
+            *count > 0 && row.t == entry.t && row.subject == of && row.what == what
+        };
         match rows.iter_mut().rev().take_while(|(row, _)| row.t == entry.t).find(is_same) {
             Some((_, count)) => *count += 1,
-            None => rows.push((Row { t: entry.t, subject: of.to_owned(), what }, 1)),
+            None => rows.push((TableRow { t: entry.t, subject: of.to_owned(), what }, 1)),
         }
     }
-    let titled = |(row, count): (Row, usize)| match count {
+    let titled = |(row, count): (TableRow, usize)| match count {
         0 => row,
-        count => Row { subject: format!("{} of {}", counted(count, "machine"), row.subject), ..row },
+        count => TableRow { subject: format!("{} of {}", counted(count, "machine"), row.subject), ..row },
     };
     rows.into_iter().map(titled).collect()
 }

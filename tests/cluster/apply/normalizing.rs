@@ -12,7 +12,7 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::tls::authority::IssuedCertificate;
 use topologist::tls::identity::ServerIdentity;
 use topologist::tls::pair::CertificateFiles;
-use topologist::webhook::server::{Limits, Server};
+use topologist::webhook::server::{ConnectionLimits, HttpServer};
 
 const SIZE: &str = "/spec/template/spec/size";
 
@@ -24,7 +24,7 @@ pub async fn webhook(namespace: &str) -> Value {
     let identity = Arc::new(ServerIdentity::new(None, metrics.clone()));
     identity.install(&issued.pair(), &files).unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
-    let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+    let server = HttpServer::bind(any, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
     let url = format!("https://{}/normalize", server.local_address().unwrap());
     tokio::spawn(server.serve(Router::new().fallback(normalize), CancellationToken::new()));
     let owned = json!({"matchExpressions": [{"key": "topology.cluster.x-k8s.io/owned", "operator": "Exists"}]});

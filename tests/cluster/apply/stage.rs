@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use topologist::hub::contract::plural;
 use topologist::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition, group_of, version_of};
-use topologist::kubernetes::apply::{AppliedPlan, Applier, Run};
+use topologist::kubernetes::apply::{AppliedPlan, Applier, PlanRun};
 use topologist::kubernetes::dry_run::DryRuns;
 use topologist::reconciler::names::LiveNames;
 use topologist::telemetry::metrics::Metrics;
@@ -386,7 +386,7 @@ impl Stage {
             }
             Ok(answers)
         };
-        let (world, names) = (World::new(Arc::new(facts)), LiveNames::of(&cluster, &class));
+        let (world, names) = (World::new(Arc::new(facts)), LiveNames::for_cluster(&cluster, &class));
         let (plan, _) = settle(world, names, compute, gather).await?;
         let (uid, version) = (cluster.metadata.uid.clone(), cluster.metadata.resource_version.clone());
         plan.map(|plan| Planned { plan, uid, version })
@@ -426,7 +426,7 @@ impl Stage {
     /// Carries a plan out.
     pub async fn apply(&self, planned: &Planned) -> AppliedPlan {
         let cluster = ObjectKey::new(&self.namespace, "blade");
-        let run = Run {
+        let run = PlanRun {
             cluster: &cluster,
             cluster_uid: &planned.uid,
             cluster_version: &planned.version,

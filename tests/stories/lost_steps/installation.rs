@@ -14,7 +14,7 @@ use topologist::embedded::workloads::WorkloadApis;
 use topologist::embedded::{ApiOptions, Embedded};
 use topologist::hub::ObjectKey;
 use topologist::kubernetes::contract::Definitions;
-use topologist::kubernetes::extensions::Extensions;
+use topologist::kubernetes::extensions::ExtensionCaller;
 use topologist::kubernetes::lease::Candidacy;
 use topologist::lifecycle::MachineSettings;
 use topologist::lifecycle::settings::Timings;
@@ -112,7 +112,7 @@ impl Installation {
     }
 
     /// The registered ExtensionConfigs.
-    pub(super) fn extensions(&self) -> &Extensions {
+    pub(super) fn extensions(&self) -> &ExtensionCaller {
         &self.controllers.extensions
     }
 
@@ -184,7 +184,7 @@ struct Term {
 }
 
 impl Term {
-    fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<Extensions>) -> Self {
+    fn new(setup: &Setup, workloads: Arc<Remote>, extensions: Arc<ExtensionCaller>) -> Self {
         let settings = MachineSettings { timings: Timings::NONE, runtime_hooks: false, ..MachineSettings::default() };
         let topologies = TopologyController {
             setup: setup.clone(),

@@ -1,19 +1,19 @@
-//! The CAs that the API server trusts: the caBundle of each webhook that calls us.
+//! The CAs that the API server trusts: the caBundle of each webhook of this installation.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// An object that says whom the API server trusts when it calls us.
+/// An object with a caBundle for calls to this installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
+pub enum BundleHolder {
     Mutating,
     Validating,
     /// The definition of this name, with its conversion.
     Definition(&'static str),
 }
 
-/// The Services behind which we answer.
+/// The Services of this installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Services {
     pub namespace: String,
@@ -23,56 +23,56 @@ pub struct Services {
     pub conversion: String,
 }
 
-impl Holder {
-    /// All of them: definitions are those whose objects are converted.
-    pub const ALL: [Holder; 15] = [
-        Holder::Mutating,
-        Holder::Validating,
-        Holder::Definition("clusters.cluster.x-k8s.io"),
-        Holder::Definition("clusterclasses.cluster.x-k8s.io"),
-        Holder::Definition("extensionconfigs.runtime.cluster.x-k8s.io"),
-        Holder::Definition("embeddedclusters.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedclustertemplates.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedmachines.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedmachinetemplates.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedmachinepools.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedmachinepooltemplates.infrastructure.topologist.dev"),
-        Holder::Definition("embeddedconfigs.bootstrap.topologist.dev"),
-        Holder::Definition("embeddedconfigtemplates.bootstrap.topologist.dev"),
-        Holder::Definition("embeddedcontrolplanes.controlplane.topologist.dev"),
-        Holder::Definition("embeddedcontrolplanetemplates.controlplane.topologist.dev"),
+impl BundleHolder {
+    /// All of them; the definitions are those whose objects are converted.
+    pub const ALL: [BundleHolder; 15] = [
+        BundleHolder::Mutating,
+        BundleHolder::Validating,
+        BundleHolder::Definition("clusters.cluster.x-k8s.io"),
+        BundleHolder::Definition("clusterclasses.cluster.x-k8s.io"),
+        BundleHolder::Definition("extensionconfigs.runtime.cluster.x-k8s.io"),
+        BundleHolder::Definition("embeddedclusters.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedclustertemplates.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedmachines.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedmachinetemplates.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedmachinepools.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedmachinepooltemplates.infrastructure.topologist.dev"),
+        BundleHolder::Definition("embeddedconfigs.bootstrap.topologist.dev"),
+        BundleHolder::Definition("embeddedconfigtemplates.bootstrap.topologist.dev"),
+        BundleHolder::Definition("embeddedcontrolplanes.controlplane.topologist.dev"),
+        BundleHolder::Definition("embeddedcontrolplanetemplates.controlplane.topologist.dev"),
     ];
 
     /// The kind of the object.
     pub const fn kind(self) -> &'static str {
         match self {
-            Holder::Mutating => "MutatingWebhookConfiguration",
-            Holder::Validating => "ValidatingWebhookConfiguration",
-            Holder::Definition(_) => "CustomResourceDefinition",
+            BundleHolder::Mutating => "MutatingWebhookConfiguration",
+            BundleHolder::Validating => "ValidatingWebhookConfiguration",
+            BundleHolder::Definition(_) => "CustomResourceDefinition",
         }
     }
 
     /// The API group of the object; its version is `v1`.
     pub const fn group(self) -> &'static str {
         match self {
-            Holder::Mutating | Holder::Validating => "admissionregistration.k8s.io",
-            Holder::Definition(_) => "apiextensions.k8s.io",
+            BundleHolder::Mutating | BundleHolder::Validating => "admissionregistration.k8s.io",
+            BundleHolder::Definition(_) => "apiextensions.k8s.io",
         }
     }
 
-    /// The name of the object, where configurations are called `configurations`.
+    /// The name of the object; `configurations` is the name of the configurations.
     pub fn name(self, configurations: &str) -> String {
         match self {
-            Holder::Mutating | Holder::Validating => configurations.to_owned(),
-            Holder::Definition(name) => name.to_owned(),
+            BundleHolder::Mutating | BundleHolder::Validating => configurations.to_owned(),
+            BundleHolder::Definition(name) => name.to_owned(),
         }
     }
 
-    /// The part of an object that matters here, so that nothing else is kept.
+    /// The part of an object that is kept.
     pub(super) fn excerpt(self, object: &Value) -> Value {
         let kept = match self {
-            Holder::Mutating | Holder::Validating => json!({"webhooks": object["webhooks"]}),
-            Holder::Definition(_) => {
+            BundleHolder::Mutating | BundleHolder::Validating => json!({"webhooks": object["webhooks"]}),
+            BundleHolder::Definition(_) => {
                 json!({"spec": {"conversion": object["spec"]["conversion"]}})
             }
         };
@@ -81,13 +81,13 @@ impl Holder {
         kept
     }
 
-    /// The caBundle of each place that calls us, as text; empty where there is none.
+    /// The caBundle of each client configuration for this installation, as text; empty if absent.
     pub fn bundles(self, object: &Value, services: &Services) -> Vec<String> {
         self.clients(object, services).into_iter().map(|(_, client)| bundle_of(client)).collect()
     }
 
-    /// What to send so that all these places hold `bundle`; `None` when they do. It applies to this version of the object
-    /// only.
+    /// The patch that sets `bundle` in all these client configurations; `None` if they have it. It applies to this
+    /// version of the object only.
     pub fn patch(self, object: &Value, services: &Services, bundle: &str) -> Option<Value> {
         let outdated = self.clients(object, services).into_iter().filter(|(_, client)| bundle_of(client) != bundle);
         let names: Vec<&str> = outdated.map(|(name, _)| name).collect();
@@ -97,11 +97,11 @@ impl Holder {
         let encoded = STANDARD.encode(bundle);
         let mut patch = match self {
             // A strategic merge goes by the names of the webhooks.
-            Holder::Mutating | Holder::Validating => {
+            BundleHolder::Mutating | BundleHolder::Validating => {
                 let webhook = |name: &&str| json!({"name": name, "clientConfig": {"caBundle": encoded}});
                 json!({"webhooks": names.iter().map(webhook).collect::<Vec<_>>()})
             }
-            Holder::Definition(_) => {
+            BundleHolder::Definition(_) => {
                 json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": encoded}}}}})
             }
         };
@@ -109,7 +109,7 @@ impl Holder {
         Some(patch)
     }
 
-    /// The places of an object that call us: what they are called, and how they call.
+    /// The client configurations of an object for this installation, by name.
     fn clients<'a>(self, object: &'a Value, services: &Services) -> Vec<(&'a str, &'a Map<String, Value>)> {
         let is_ours = |client: &Map<String, Value>, name: &str| {
             let service = client.get("service");
@@ -117,14 +117,14 @@ impl Holder {
             text("namespace") == Some(&services.namespace) && text("name") == Some(name)
         };
         match self {
-            Holder::Mutating | Holder::Validating => {
+            BundleHolder::Mutating | BundleHolder::Validating => {
                 let webhooks = object.get("webhooks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 let parts = |webhook: &'a Value| {
                     Some((webhook.get("name")?.as_str()?, webhook.get("clientConfig")?.as_object()?))
                 };
                 webhooks.iter().filter_map(parts).filter(|(_, client)| is_ours(client, &services.webhook)).collect()
             }
-            Holder::Definition(_) => {
+            BundleHolder::Definition(_) => {
                 let client = object.pointer("/spec/conversion/webhook/clientConfig").and_then(Value::as_object);
                 client
                     .filter(|client| is_ours(client, &services.conversion))
@@ -167,7 +167,7 @@ mod tests {
             {"name": "by.url", "clientConfig": {"url": "https://x", "caBundle": STANDARD.encode("old")}},
             {"name": "broken"},
         ]});
-        for holder in [Holder::Mutating, Holder::Validating] {
+        for holder in [BundleHolder::Mutating, BundleHolder::Validating] {
             let kept = holder.excerpt(&object);
             assert_eq!(holder.bundles(&kept, &services()), ["", "new", "old", ""]);
             let patch = holder.patch(&kept, &services(), "new").unwrap();
@@ -177,8 +177,8 @@ mod tests {
             assert_eq!(patch, want);
         }
         let current = json!({"webhooks": [{"name": "a", "clientConfig": service("ns", "topologist", Some("new"))}]});
-        assert_eq!(Holder::Mutating.patch(&current, &services(), "new"), None);
-        assert_eq!(Holder::Mutating.patch(&json!({}), &services(), "new"), None);
+        assert_eq!(BundleHolder::Mutating.patch(&current, &services(), "new"), None);
+        assert_eq!(BundleHolder::Mutating.patch(&json!({}), &services(), "new"), None);
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let converted = model::crd::definitions().into_iter().filter(|one| one["spec"].get("conversion").is_some());
         let mut converted: Vec<String> =
             converted.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-        let holders = Holder::ALL.into_iter().filter(|holder| matches!(holder, Holder::Definition(_)));
+        let holders = BundleHolder::ALL.into_iter().filter(|holder| matches!(holder, BundleHolder::Definition(_)));
         let mut holders: Vec<String> = holders.map(|holder| holder.name("topologist")).collect();
         converted.sort();
         holders.sort();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn only_definitions_whose_conversion_calls_our_service_get_a_bundle() {
-        let holder = Holder::Definition("clusters.cluster.x-k8s.io");
+        let holder = BundleHolder::Definition("clusters.cluster.x-k8s.io");
         assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
         let definition = |client: Value| {
             json!({"metadata": {"resourceVersion": "7"}, "spec": {"versions": ["large"],

@@ -1,5 +1,5 @@
-//! Other writers of the CA bundle, such as a GitOps tool or the CA injector of cert-manager. Each write of theirs is taken back, and with more
-//! and more time in between: two writers that answer each other at once would keep the API server busy (DEC-104).
+//! Other writers of the CA bundle, such as a GitOps tool or the CA injector of cert-manager. Each of their writes is
+//! reverted, with growing pauses: two writers that revert each other at once would keep the API server busy (DEC-104).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,53 +8,53 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::bundles::Holder;
+use super::bundles::BundleHolder;
 use crate::telemetry::metrics::Metrics;
 use schema::field::shortened;
 
 /// The pause after a first write, and the longest one.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
-/// How many writes in a row are repeated without a longer pause: a person who applies old manifests does so once.
+/// Number of repeated writes without a longer pause: a person who applies old manifests does so once.
 const PATIENCE: u32 = 3;
-/// After this time without another writer, a dispute is over.
+/// Time without another writer after which a dispute is over.
 const OVER: Duration = Duration::from_mins(10);
-/// How often the log names the other writer.
+/// Interval of log lines about the other writer.
 const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 
 /// The bundle that was written last into an object, and how often it had to be written again.
 #[derive(Debug)]
-struct Dispute {
+struct BundleDispute {
     bundle: String,
     again: u32,
     last: Instant,
     logged: Option<Instant>,
 }
 
-/// What has been written, by object.
+/// The last written bundle of each object.
 #[derive(Debug, Default)]
-pub(super) struct Disputes(BTreeMap<Holder, Dispute>);
+pub(super) struct BundleDisputes(BTreeMap<BundleHolder, BundleDispute>);
 
-impl Disputes {
-    /// Notes that a bundle is about to be written; the pause before the next write of the object. `writer` is the field manager of what is
-    /// there now.
+impl BundleDisputes {
+    /// Notes that a bundle is about to be written; returns the pause before the next write of the object. `writer` is
+    /// the field manager of the current bundle.
     pub(super) fn write(
         &mut self,
-        holder: Holder,
+        holder: BundleHolder,
         name: &str,
         bundle: &str,
         writer: Option<&str>,
         metrics: &Metrics,
     ) -> Duration {
         let now = Instant::now();
-        let dispute = self.0.entry(holder).or_insert_with(|| Dispute {
+        let dispute = self.0.entry(holder).or_insert_with(|| BundleDispute {
             bundle: String::new(),
             again: 0,
             last: now,
             logged: None,
         });
         if dispute.bundle != bundle || now - dispute.last >= OVER {
-            *dispute = Dispute { bundle: bundle.to_owned(), again: 0, last: now, logged: None };
+            *dispute = BundleDispute { bundle: bundle.to_owned(), again: 0, last: now, logged: None };
             return PAUSE;
         }
         (dispute.again, dispute.last) = (dispute.again.saturating_add(1), now);
@@ -96,25 +96,25 @@ mod tests {
     async fn another_writer_is_named_and_each_object_has_pauses_of_its_own() {
         // DEC-104
         let ((lines, _guard), metrics) = (Lines::collect(), Metrics::default());
-        let mut disputes = Disputes::default();
+        let mut disputes = BundleDisputes::default();
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            let pause = disputes.write(Holder::Mutating, "topologist", "b", Some("cainjector"), &metrics);
+            let pause = disputes.write(BundleHolder::Mutating, "topologist", "b", Some("cainjector"), &metrics);
             pauses.push(pause.as_secs());
             tokio::time::advance(pause).await;
         }
         assert_eq!(pauses, [1, 1, 1, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(disputes.write(Holder::Validating, "topologist", "b", None, &metrics), PAUSE);
+        assert_eq!(disputes.write(BundleHolder::Validating, "topologist", "b", None, &metrics), PAUSE);
         assert_eq!(metrics.bundle_disputes.get(), 11);
         let text = lines.text();
         assert_eq!(text.matches("cainjector").count(), 1, "{text}");
         assert_eq!(
-            disputes.write(Holder::Mutating, "topologist", "next", Some("cainjector"), &metrics),
+            disputes.write(BundleHolder::Mutating, "topologist", "next", Some("cainjector"), &metrics),
             PAUSE,
             "a new CA"
         );
         tokio::time::advance(OVER).await;
-        assert_eq!(disputes.write(Holder::Mutating, "topologist", "next", None, &metrics), PAUSE);
+        assert_eq!(disputes.write(BundleHolder::Mutating, "topologist", "next", None, &metrics), PAUSE);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! files ──► tls::pair (read and checked) ──► tls::identity (swapped while serving) ◄── tls::callers (accepted client certificates)
 //!                                             ▲
 //!              ┌──────────────────────────────┘
-//! Secret ─► self_managed.rs ─► rotation.rs (what to do next) ─► tls::authority (keys and signatures)
+//! Secret ─► self_managed.rs ─► rotation.rs (the next step) ───► tls::authority (keys and signatures)
 //!              └─► bundles.rs (the CAs that the API server trusts: webhook configurations, definitions)
 //! ```
 

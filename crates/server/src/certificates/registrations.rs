@@ -1,16 +1,17 @@
-//! Whether the API server calls this installation at all: with a webhook configuration that is deleted, everything is admitted, and no write fails.
+//! Whether the API server calls this installation at all: with a webhook configuration that is deleted, everything is
+//! admitted, and no write fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::bundles::{Holder, Services};
+use super::bundles::{BundleHolder, Services};
 use crate::telemetry::metrics::{self, Metrics};
 
-/// Why the API server does not call this installation for the sake of an object.
+/// Why the API server does not call this installation because of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Gap {
+enum RegistrationGap {
     /// The webhook configuration does not exist.
     Missing,
     /// No webhook of the configuration calls the Service.
@@ -19,28 +20,28 @@ enum Gap {
     Unconverted,
 }
 
-impl Gap {
+impl RegistrationGap {
     fn text(self) -> &'static str {
         match self {
-            Gap::Missing => "it does not exist, so writes are not reviewed",
-            Gap::Elsewhere => "none of its webhooks calls the Service, so writes are not reviewed",
-            Gap::Unconverted => {
+            RegistrationGap::Missing => "it does not exist, so writes are not reviewed",
+            RegistrationGap::Elsewhere => "none of its webhooks calls the Service, so writes are not reviewed",
+            RegistrationGap::Unconverted => {
                 "its conversion strategy is None, so objects of other versions are stored and read as they are"
             }
         }
     }
 }
 
-/// The gaps that have been reported.
+/// The reported gaps.
 #[derive(Debug, Default)]
-pub(super) struct Registrations(BTreeMap<Holder, Gap>);
+pub(super) struct Registrations(BTreeMap<BundleHolder, RegistrationGap>);
 
 impl Registrations {
-    /// Compares the objects that exist with those that should: logs what has changed, counts the gaps, and returns the message of an Event if
-    /// there are new ones.
+    /// Compares the existing objects with the expected ones: logs changes, counts the gaps, and returns the message of
+    /// an Event if there are new gaps.
     pub(super) fn update(
         &mut self,
-        objects: &BTreeMap<Holder, Value>,
+        objects: &BTreeMap<BundleHolder, Value>,
         services: &Services,
         configurations: &str,
         metrics: &Metrics,
@@ -55,7 +56,7 @@ impl Registrations {
             warn!(kind, name, reason, "The API server does not call topologist");
             new.push(format!("{kind} {name}: {reason}"));
         }
-        let kinds: BTreeSet<&'static str> = Holder::ALL.into_iter().map(Holder::kind).collect();
+        let kinds: BTreeSet<&'static str> = BundleHolder::ALL.into_iter().map(BundleHolder::kind).collect();
         for kind in kinds {
             let count = now.keys().filter(|holder| holder.kind() == kind).count();
             metrics
@@ -69,17 +70,17 @@ impl Registrations {
 }
 
 /// The gaps of these objects. Definitions are optional, and another Service may convert their objects.
-fn gaps(objects: &BTreeMap<Holder, Value>, services: &Services) -> BTreeMap<Holder, Gap> {
-    let gap = |holder: Holder| match (holder, objects.get(&holder)) {
-        (Holder::Definition(_), None) => None,
-        (Holder::Definition(_), Some(object)) => {
+fn gaps(objects: &BTreeMap<BundleHolder, Value>, services: &Services) -> BTreeMap<BundleHolder, RegistrationGap> {
+    let gap = |holder: BundleHolder| match (holder, objects.get(&holder)) {
+        (BundleHolder::Definition(_), None) => None,
+        (BundleHolder::Definition(_), Some(object)) => {
             let strategy = object.pointer("/spec/conversion/strategy").and_then(Value::as_str);
-            (strategy != Some("Webhook")).then_some(Gap::Unconverted)
+            (strategy != Some("Webhook")).then_some(RegistrationGap::Unconverted)
         }
-        (_, None) => Some(Gap::Missing),
-        (_, Some(object)) => holder.bundles(object, services).is_empty().then_some(Gap::Elsewhere),
+        (_, None) => Some(RegistrationGap::Missing),
+        (_, Some(object)) => holder.bundles(object, services).is_empty().then_some(RegistrationGap::Elsewhere),
     };
-    Holder::ALL.into_iter().filter_map(|holder| Some((holder, gap(holder)?))).collect()
+    BundleHolder::ALL.into_iter().filter_map(|holder| Some((holder, gap(holder)?))).collect()
 }
 
 #[cfg(test)]
@@ -97,18 +98,18 @@ mod tests {
         let services =
             Services { namespace: "ns".to_owned(), webhook: "hook".to_owned(), conversion: "convert".to_owned() };
         let webhooks = |service: &str| json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"namespace": "ns", "name": service}}}]});
-        let clusters = Holder::Definition("clusters.cluster.x-k8s.io");
+        let clusters = BundleHolder::Definition("clusters.cluster.x-k8s.io");
         let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
         let mut objects = BTreeMap::from([
-            (Holder::Mutating, webhooks("hook")),
-            (Holder::Validating, webhooks("hook")),
+            (BundleHolder::Mutating, webhooks("hook")),
+            (BundleHolder::Validating, webhooks("hook")),
             (clusters, definition("Webhook")),
         ]);
         let mut update =
-            |objects: &BTreeMap<Holder, Value>| registrations.update(objects, &services, "topologist", &metrics);
+            |objects: &BTreeMap<BundleHolder, Value>| registrations.update(objects, &services, "topologist", &metrics);
         let count = |kind: &'static str| metrics.missing_registrations.get_or_create(&metrics::Kind { kind }).get();
         assert_eq!(update(&objects), None);
-        objects.remove(&Holder::Validating);
+        objects.remove(&BundleHolder::Validating);
         objects.insert(clusters, definition("None"));
         let said = update(&objects).unwrap();
         assert!(
@@ -118,9 +119,9 @@ mod tests {
         );
         assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (1, 1));
         assert_eq!(update(&objects), None, "it is said once");
-        objects.insert(Holder::Validating, webhooks("other"));
+        objects.insert(BundleHolder::Validating, webhooks("other"));
         assert!(update(&objects).unwrap().contains("none of its webhooks calls the Service"));
-        objects.insert(Holder::Validating, webhooks("hook"));
+        objects.insert(BundleHolder::Validating, webhooks("hook"));
         objects.insert(clusters, definition("Webhook"));
         assert_eq!(update(&objects), None);
         assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (0, 0));

@@ -1,12 +1,12 @@
-//! Rotation of certificates and CAs: which step is next. Decisions without IO.
+//! The rotation of certificates and CAs: decides the next step, without IO.
 //!
 //! ```text
 //!  Make ──► bundle of new and old ──► everywhere for a while ──► Issue ──► shown everywhere ──► Keep the new alone
 //! ```
 //!
-//! No request is lost: a certificate is shown only after every configuration trusts its authority, and an authority is
-//! trusted until long after the last of its certificates was replaced. All that is needed to go on stands in the Secret
-//! and in the configurations, so another leader can take over at any point.
+//! No request is lost: a certificate is presented only after every configuration trusts its authority, and an authority
+//! is trusted until long after the last of its certificates was replaced. The whole state is in the Secret and in the
+//! configurations, so another leader can take over at any point.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tls::authority::{Authority, Certificate, Validity, bundle};
 use tls::pair::{CertificateFiles, CertificatePair, LoadedPair, TlsError};
 
-/// How many authorities are trusted besides the present one; there is never a need for more than one or two.
+/// Maximum number of trusted authorities besides the current one; one or two are enough.
 const MOST_FORMER: usize = 4;
 
-/// How long nothing is looked at again when nothing is due.
+/// Delay before the next check when nothing is due.
 const IDLE: Duration = Duration::from_hours(1);
 
-/// For how long certificates are made, and for which names.
+/// Validity and names of certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The life of a serving certificate.
@@ -33,17 +33,17 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// How long before now certificates begin to be valid, for clocks that are slow.
+    /// How far in the past the validity begins, for slow clocks.
     fn backdate(&self) -> Duration {
         Duration::from_mins(5).min(self.certificate / 10)
     }
 
-    /// How long a change of the configurations takes until every API server goes by it.
+    /// Time until every API server uses a change of the configurations.
     fn settle(&self) -> Duration {
         Duration::from_secs(10).min(self.certificate / 10)
     }
 
-    /// How long after a certificate was made its predecessor may still be shown somewhere.
+    /// Time after the creation of a certificate for which its predecessor may still be presented.
     fn overlap(&self) -> Duration {
         Duration::from_hours(1).min(self.certificate / 5)
     }
@@ -52,38 +52,38 @@ impl Policy {
         Validity { begins: now - self.backdate(), ends: now + life }
     }
 
-    /// When a certificate with this validity was made.
+    /// The creation time of a certificate with this validity.
     fn made(&self, validity: Validity) -> SystemTime {
         validity.begins + self.backdate()
     }
 }
 
-/// What the Secret holds; all of it in PEM form, and empty where there is nothing.
+/// The content of the Secret in PEM form; absent parts are empty.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct SecretContent {
     pub authority: String,
     pub authority_key: String,
-    /// Authorities that are still trusted besides.
+    /// Former authorities that are still trusted.
     pub former: String,
     pub certificate: String,
     pub key: String,
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for SecretContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("authority", &self.authority).finish_non_exhaustive()
     }
 }
 
-impl Content {
-    /// The keys of a Secret that are ours.
+impl SecretContent {
+    /// The keys of the Secret that the rotation writes.
     pub(super) const KEYS: [&str; 5] = ["ca.crt", "ca.key", "ca-old.crt", "tls.crt", "tls.key"];
 
-    /// Reads the data of a Secret; what is no text counts as absent.
-    pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
+    /// Reads the data of a Secret; values that are not text count as absent.
+    pub fn from_data(data: &BTreeMap<String, Vec<u8>>) -> Self {
         let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
         let [authority, authority_key, former, certificate, key] = Self::KEYS.map(|key| text(key).unwrap_or_default());
-        Content { authority, authority_key, former, certificate, key }
+        SecretContent { authority, authority_key, former, certificate, key }
     }
 
     /// The data of a Secret.
@@ -98,10 +98,10 @@ impl Content {
         CertificatePair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
     }
 
-    /// The pair to serve with, if an authority of the Secret vouches for it.
+    /// The pair to serve with, if an authority of the Secret issued it.
     ///
     /// # Errors
-    /// When the pair cannot serve, or those who trust the Secret would not accept it.
+    /// When the pair cannot serve, or clients that trust the Secret would not accept it.
     pub fn serving(
         &self,
         files: &CertificateFiles,
@@ -119,19 +119,19 @@ impl Content {
     }
 }
 
-/// The Secret as it was last seen.
+/// The last observed Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredSecret {
     #[default]
     Absent,
-    /// It is there and bears no label of ours.
+    /// It exists without the label of this installation.
     Foreign,
-    Ours(Content),
+    Ours(SecretContent),
 }
 
-/// Whom the API server trusts, as the configurations said when they were last seen.
+/// The authorities that the API server trusts, by the last observed configurations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
+pub struct TrustedBundles {
     /// Whether all configurations have been seen.
     pub is_known: bool,
     /// The caBundle of each webhook that calls us, as text; empty where there is none.
@@ -140,13 +140,13 @@ pub struct Live {
     pub unchanged: Duration,
 }
 
-impl Live {
+impl TrustedBundles {
     fn all_hold(&self, bundle: &str) -> bool {
         self.is_known && self.bundles.iter().all(|held| held == bundle)
     }
 }
 
-/// What to do now.
+/// The next step of the rotation, and when the one after it is due.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// What every caBundle should hold, once there is an authority.
@@ -154,14 +154,15 @@ pub struct Rotation {
     pub step: RotationStep,
 }
 
-/// What happens to the Secret.
+/// A step: the change of the Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RotationStep {
     /// Nothing: topologist does not manage it.
     Refuse,
     /// Nothing before this moment, unless something changes.
     Wait { until: SystemTime },
-    /// It gets a new authority next to those that are trusted now, and a serving certificate too if no client trusts any.
+    /// It gets a new authority next to those that are trusted now, and a serving certificate too if no client trusts
+    /// any.
     Make { former: String, issue: bool },
     /// It gets a new serving certificate.
     Issue,
@@ -169,12 +170,12 @@ pub enum RotationStep {
     Keep { former: String },
 }
 
-/// What to do with a Secret and the configurations as they are.
-pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> Rotation {
+/// The next step for this Secret and these configurations.
+pub fn next(stored: &StoredSecret, live: &TrustedBundles, policy: &Policy, now: SystemTime) -> Rotation {
     let content = match stored {
-        Stored::Foreign => return Rotation { bundle: None, step: RotationStep::Refuse },
-        Stored::Absent => Content::default(),
-        Stored::Ours(content) => content.clone(),
+        StoredSecret::Foreign => return Rotation { bundle: None, step: RotationStep::Refuse },
+        StoredSecret::Absent => SecretContent::default(),
+        StoredSecret::Ours(content) => content.clone(),
     };
     // A certificate that is not valid yet says that our clock is wrong. Others may have the right time, and trust it.
     let unexpired = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
@@ -209,7 +210,7 @@ struct Leaf {
 
 impl Leaf {
     fn find<'a>(
-        content: &Content,
+        content: &SecretContent,
         mut candidates: impl Iterator<Item = &'a Certificate>,
         policy: &Policy,
         now: SystemTime,
@@ -222,19 +223,19 @@ impl Leaf {
     }
 }
 
-/// What is known when there is an authority that can issue certificates.
+/// The state of a Secret with an authority that can issue certificates.
 struct Situation<'a> {
     present: Certificate,
     former: Vec<Certificate>,
     trusted: Vec<Certificate>,
     leaf: Option<Leaf>,
-    live: &'a Live,
+    live: &'a TrustedBundles,
     policy: &'a Policy,
     now: SystemTime,
 }
 
 impl Situation<'_> {
-    /// The authorities that have to be trusted besides the present one.
+    /// The authorities that have to be trusted besides the current one.
     fn wanted_former(&self) -> Vec<Certificate> {
         let all: Vec<&Certificate> = match &self.leaf {
             Some(leaf) if leaf.issuer != self.present => [&leaf.issuer].into_iter().chain(&self.former).collect(),
@@ -253,7 +254,7 @@ impl Situation<'_> {
         }
     }
 
-    /// All is in order; what is due next?
+    /// The next renewal when everything is in order.
     fn renewal(&self, leaf: &Leaf, is_alone: bool) -> RotationStep {
         let (policy, now) = (self.policy, self.now);
         let end_of_present = self.present.validity().two_thirds();
@@ -271,7 +272,8 @@ impl Situation<'_> {
         RotationStep::Wait { until: if is_better { due.min(next) } else { next } }
     }
 
-    /// The present authority has not issued what is shown; it may as soon as it is trusted everywhere.
+    /// The step when the current authority did not issue the presented certificate; it may once it is trusted
+    /// everywhere.
     fn succession(&self, bundle: &str, shows_nothing: bool) -> RotationStep {
         let is_published = self.live.all_hold(bundle);
         let settles = self.policy.settle().saturating_sub(self.live.unchanged);
@@ -288,7 +290,7 @@ impl Situation<'_> {
     }
 }
 
-/// The certificates without repetition and without `except`, and not too many of them.
+/// The certificates without repetition and without `except`, up to the maximum number.
 fn distinct<'a>(
     certificates: impl IntoIterator<Item = &'a Certificate>,
     except: Option<&Certificate>,
@@ -308,13 +310,13 @@ fn distinct<'a>(
 /// When a certificate cannot be made.
 pub(super) fn perform(
     step: &RotationStep,
-    content: &Content,
+    content: &SecretContent,
     policy: &Policy,
     now: SystemTime,
-) -> Result<Option<Content>, TlsError> {
+) -> Result<Option<SecretContent>, TlsError> {
     match step {
         RotationStep::Refuse | RotationStep::Wait { .. } => Ok(None),
-        RotationStep::Keep { former } => Ok(Some(Content { former: former.clone(), ..content.clone() })),
+        RotationStep::Keep { former } => Ok(Some(SecretContent { former: former.clone(), ..content.clone() })),
         RotationStep::Make { former, issue } => make(former, *issue, content, policy, now).map(Some),
         RotationStep::Issue => {
             let authority = Authority::read(&content.authority, &content.authority_key)?;
@@ -334,14 +336,14 @@ pub(super) fn perform(
 fn make(
     former: &str,
     and_issue: bool,
-    content: &Content,
+    content: &SecretContent,
     policy: &Policy,
     now: SystemTime,
-) -> Result<Content, TlsError> {
+) -> Result<SecretContent, TlsError> {
     // Authorities with different keys have different names, or verifiers would take one for the other.
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let authority = Authority::generate(&format!("topologist {seconds}"), policy.validity(policy.authority, now))?;
-    let content = Content {
+    let content = SecretContent {
         authority: bundle([authority.certificate()]),
         authority_key: authority.key(),
         former: former.to_owned(),
@@ -350,11 +352,16 @@ fn make(
     if and_issue { issue(&authority, &content, policy, now) } else { Ok(content) }
 }
 
-fn issue(authority: &Authority, content: &Content, policy: &Policy, now: SystemTime) -> Result<Content, TlsError> {
+fn issue(
+    authority: &Authority,
+    content: &SecretContent,
+    policy: &Policy,
+    now: SystemTime,
+) -> Result<SecretContent, TlsError> {
     let CertificatePair { certificate, key } =
         authority.issue(&policy.names, policy.validity(policy.certificate, now))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Content { certificate: text(certificate), key: text(key), ..content.clone() })
+    Ok(SecretContent { certificate: text(certificate), key: text(key), ..content.clone() })
 }
 
 #[cfg(test)]

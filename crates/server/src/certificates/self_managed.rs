@@ -1,7 +1,7 @@
 //! Certificates that topologist issues for itself.
 //!
 //! ```text
-//!  Secret ──watch──► every replica: shows the pair that the Secret vouches for
+//!  Secret ──watch──► every replica: presents the pair that the CA in the Secret issued
 //!    ▲    ──watch──► the leader ◄──watch── webhook configurations, definitions
 //!    └──── step ──────── rotation::next ──────── caBundle ──────► ┘
 //! ```
@@ -21,25 +21,25 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
-use super::bundles::{Holder, Services};
-use super::disputes::{self, Disputes};
+use super::bundles::{BundleHolder, Services};
+use super::disputes::{self, BundleDisputes};
 use super::registrations::Registrations;
-use super::rotation::{self, Content, Live, Policy, Rotation, RotationStep, Stored};
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::follow::{self, Observation, WatchedKind};
+use super::rotation::{self, Policy, Rotation, RotationStep, SecretContent, StoredSecret, TrustedBundles};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::{Selection, describe};
+use crate::kubernetes::observations::{self, Observation, WatchedKind};
+use crate::kubernetes::{WatchSelection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{ObjectKey, ObjectRef};
 use tls::identity::ServerIdentity;
-use tls::pair::{CertificateFiles, CertificatePair};
+use tls::pair::{CertificateFiles, CertificatePair, TlsError};
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "topologist";
 
 /// Who reports Events, and why: the API server does not call this installation.
 const REPORTER: &str = "topologist-certificates";
-const NOT_CALLED: Reason = Reason::warning("NotCalled");
+const NOT_CALLED: EventReason = EventReason::warning("NotCalled");
 
 /// The label of a Secret that is ours to write.
 pub const LABEL: &str = "topologist.dev/managed-certificates";
@@ -50,19 +50,19 @@ const ACQUAINTANCE: Duration = Duration::from_secs(30);
 /// When to look again at a Secret that has not changed: a certificate may have become valid.
 const SECOND_LOOK: Duration = Duration::from_mins(1);
 
-/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
-/// valid yet, at once.
+/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or
+/// is not valid yet, at once.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long to wait after a write, so that another client that reverts each write does not cause a busy loop.
+/// Pause after a write, so that another client that reverts each write does not cause a busy loop.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause after writes that fail one after the other.
+/// Maximum pause after repeated failures of writes.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// What belongs to an installation, by name.
+/// The names of the objects of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct InstallationNames {
     /// The Secret, in the namespace of the Services.
     pub secret: String,
     /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
@@ -70,8 +70,8 @@ pub struct Names {
     pub services: Services,
 }
 
-impl Names {
-    /// The DNS names under which the API server calls.
+impl InstallationNames {
+    /// The DNS names that the API server calls.
     pub fn hosts(&self) -> Vec<String> {
         let Services { namespace, webhook, conversion } = &self.services;
         let both = |service: &String| ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
@@ -83,28 +83,28 @@ impl Names {
     }
 }
 
-/// Makes, renews and shows the certificates of an installation.
+/// Creates, renews and presents the certificates of an installation.
 pub struct SelfManaged {
     client: kube::Client,
-    names: Names,
+    names: InstallationNames,
     policy: Policy,
     identity: Arc<ServerIdentity>,
     metrics: Arc<Metrics>,
     /// The Secret as it was last seen; `None` before that.
-    seen: watch::Sender<Option<Seen>>,
-    shown: Mutex<Shown>,
+    seen: watch::Sender<Option<ObservedSecret>>,
+    shown: Mutex<PresentedPair>,
 }
 
-/// A Secret, or that there is none. It cannot be printed, for it would show its keys.
+/// The observed Secret, or its absence. Without `Debug`, which would print the keys.
 #[derive(Clone, Default)]
-struct Seen {
+struct ObservedSecret {
     secret: Option<Secret>,
-    stored: Stored,
+    stored: StoredSecret,
 }
 
-/// What this replica shows, and why not something else.
+/// The pair that this replica presents, and why it does not present another.
 #[derive(Debug)]
-struct Shown {
+struct PresentedPair {
     pair: Option<CertificatePair>,
     obstacle: Option<String>,
 }
@@ -116,23 +116,23 @@ impl fmt::Debug for SelfManaged {
 }
 
 impl SelfManaged {
-    /// Nothing is known yet, and nothing shown.
+    /// Certificates before the first observation of the Secret; nothing is presented.
     pub fn new(
         client: kube::Client,
-        names: Names,
+        names: InstallationNames,
         policy: Policy,
         identity: Arc<ServerIdentity>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let obstacle = Some(format!("{} has not been read yet", names.secret_name()));
-        let (seen, shown) = (watch::Sender::default(), Mutex::new(Shown { pair: None, obstacle }));
+        let (seen, shown) = (watch::Sender::default(), Mutex::new(PresentedPair { pair: None, obstacle }));
         Arc::new(SelfManaged { client, names, policy, identity, metrics, seen, shown })
     }
 
-    /// Whether there is a certificate to show.
+    /// Whether there is a certificate to present.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// Names what is missing.
     pub fn ready(&self) -> Result<(), String> {
         let shown = self.shown();
         match (&shown.pair, &shown.obstacle) {
@@ -141,15 +141,15 @@ impl SelfManaged {
         }
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn shown(&self) -> MutexGuard<'_, PresentedPair> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the Secret and shows what it holds; never ends. Every replica does.
+    /// Follows the Secret and presents its pair; never ends. Runs in every replica.
     pub async fn follow(self: Arc<Self>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
         let kind = WatchedKind::own("Secret", "v1");
-        let mut seen = follow::follow(secrets, called(&self.names.secret), kind, self.metrics.clone());
+        let mut seen = observations::follow(secrets, selection_by_name(&self.names.secret), kind, self.metrics.clone());
         loop {
             tokio::select! {
                 Some(seen) = seen.next() => self.apply(seen),
@@ -172,11 +172,11 @@ impl SelfManaged {
 
     fn see(&self, secret: Option<Secret>) {
         let stored = stored(secret.as_ref());
-        self.seen.send_replace(Some(Seen { secret, stored }));
+        self.seen.send_replace(Some(ObservedSecret { secret, stored }));
         self.show();
     }
 
-    /// Shows the pair of the Secret from the next handshake on, if it is another one and can be used.
+    /// Presents the pair of the Secret from the next handshake on, if it is another one and can be used.
     fn show(&self) {
         let Some(stored) = self.seen.borrow().as_ref().map(|seen| seen.stored.clone()) else { return };
         let mut shown = self.shown();
@@ -189,9 +189,10 @@ impl SelfManaged {
                         self.count_reload("success");
                     }
                 }
-                *shown = Shown { pair: Some(pair), obstacle: None };
+                *shown = PresentedPair { pair: Some(pair), obstacle: None };
             }
-            Err(obstacle) => {
+            Err(error) => {
+                let obstacle = error.to_string();
                 if shown.pair.is_some() && shown.obstacle.as_ref() != Some(&obstacle) {
                     self.count_reload("failure");
                     error!(error = obstacle, "Kept the old certificate because the new one cannot be used");
@@ -201,22 +202,25 @@ impl SelfManaged {
         }
     }
 
-    /// The pair of the Secret, taken on if it is not `present`; or what is wrong with it.
-    fn usable(&self, stored: &Stored, present: Option<&CertificatePair>) -> Result<CertificatePair, String> {
+    /// The pair of the Secret, installed if it is not `present`. The error says why it cannot be used.
+    fn usable(
+        &self,
+        stored: &StoredSecret,
+        present: Option<&CertificatePair>,
+    ) -> Result<CertificatePair, UnusableSecret> {
         let name = self.names.secret_name();
         let files = CertificateFiles {
             certificate: format!("tls.crt of {name}").into(),
             key: format!("tls.key of {name}").into(),
         };
         let content = match stored {
-            Stored::Absent => return Err(format!("{name} does not exist; the leader creates it")),
-            Stored::Foreign => return Err(format!("{name} does not have the label {LABEL}")),
-            Stored::Ours(content) => content,
+            StoredSecret::Absent => return Err(UnusableSecret::Absent(name)),
+            StoredSecret::Foreign => return Err(UnusableSecret::Foreign(name)),
+            StoredSecret::Ours(content) => content,
         };
-        let pair = content.serving(&files, &self.policy.names, SystemTime::now());
-        let pair = pair.map_err(|error| error.to_string())?;
+        let pair = content.serving(&files, &self.policy.names, SystemTime::now())?;
         if present != Some(&pair) {
-            self.identity.install(&pair, &files).map_err(|error| error.to_string())?;
+            self.identity.install(&pair, &files)?;
         }
         Ok(pair)
     }
@@ -225,21 +229,21 @@ impl SelfManaged {
         self.metrics.tls_reloads.get_or_create(&metrics::Outcome { outcome }).inc();
     }
 
-    /// Makes and renews what the Secret holds whenever this process leads; never ends.
+    /// Creates and renews the content of the Secret whenever this process leads; never ends.
     pub async fn manage(self: Arc<Self>, leadership: Leadership) {
         let writer = leadership.writer(self.client.clone());
         let managed = &self;
         leadership.while_leading(|| managed.lead(writer.clone())).await;
     }
 
-    /// What the API server shows of the configurations that hold the bundle.
-    fn follow_configurations(&self) -> BoxStream<'static, (Holder, Observation<DynamicObject>)> {
-        let follow = |holder: Holder| {
-            let (api, name) = (api(&self.client, holder), called(&holder.name(&self.names.configurations)));
+    /// The observations of the configurations that hold the bundle.
+    fn follow_configurations(&self) -> BoxStream<'static, (BundleHolder, Observation<DynamicObject>)> {
+        let follow = |holder: BundleHolder| {
+            let (api, name) = (api(&self.client, holder), selection_by_name(&holder.name(&self.names.configurations)));
             let kind = WatchedKind::own(holder.kind(), &format!("{}/v1", holder.group()));
-            follow::follow(api, name, kind, self.metrics.clone()).map(move |seen| (holder, seen)).boxed()
+            observations::follow(api, name, kind, self.metrics.clone()).map(move |seen| (holder, seen)).boxed()
         };
-        stream::select_all(Holder::ALL.map(follow)).boxed()
+        stream::select_all(BundleHolder::ALL.map(follow)).boxed()
     }
 
     async fn lead(&self, writer: kube::Client) {
@@ -248,72 +252,83 @@ impl SelfManaged {
         let mut configurations = self.follow_configurations();
         loop {
             let now = seen.borrow_and_update().clone();
-            let pause = leader.turn(now.as_ref()).await;
+            let pause = leader.step(now.as_ref()).await;
             tokio::select! {
-                Some((holder, seen)) = configurations.next() => leader.hear(holder, seen),
-                _ = seen.changed() => leader.forget_failure(Target::Secret),
+                Some((holder, seen)) = configurations.next() => leader.observe(holder, seen),
+                _ = seen.changed() => leader.forget_failure(WriteTarget::Secret),
                 () = sleep(pause) => {}
             }
         }
     }
 }
 
-fn stored(secret: Option<&Secret>) -> Stored {
-    let Some(secret) = secret else { return Stored::Absent };
+fn stored(secret: Option<&Secret>) -> StoredSecret {
+    let Some(secret) = secret else { return StoredSecret::Absent };
     if !secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL)) {
-        return Stored::Foreign;
+        return StoredSecret::Foreign;
     }
     let data = secret.data.iter().flatten().map(|(key, ByteString(bytes))| (key.clone(), bytes.clone()));
-    Stored::Ours(Content::of(&data.collect()))
+    StoredSecret::Ours(SecretContent::from_data(&data.collect()))
 }
 
-fn called(name: &str) -> Selection {
-    Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() }
+fn selection_by_name(name: &str) -> WatchSelection {
+    WatchSelection { fields: Some(format!("metadata.name={name}")), ..WatchSelection::default() }
 }
 
-fn api(client: &kube::Client, holder: Holder) -> Api<DynamicObject> {
+fn api(client: &kube::Client, holder: BundleHolder) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk(holder.group(), "v1", holder.kind());
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
 
-/// What the leader knows and does.
+/// Why the pair of the Secret cannot be presented.
+#[derive(Debug, thiserror::Error)]
+enum UnusableSecret {
+    #[error("{0} does not exist; the leader creates it")]
+    Absent(String),
+    #[error("{0} does not have the label {LABEL}")]
+    Foreign(String),
+    #[error(transparent)]
+    Certificate(#[from] TlsError),
+}
+
+/// The work of the leader and its state.
 struct Leader<'a> {
     managed: &'a SelfManaged,
     writer: kube::Client,
     began: Instant,
     /// The configurations that exist, as far as they matter.
-    configurations: BTreeMap<Holder, Value>,
+    configurations: BTreeMap<BundleHolder, Value>,
     /// Those of which is known whether they exist.
-    listed: BTreeSet<Holder>,
-    live: Live,
+    listed: BTreeSet<BundleHolder>,
+    live: TrustedBundles,
     /// When `live` changed.
     changed: Instant,
-    pauses: BTreeMap<Target, Pause>,
-    disputes: Disputes,
+    pauses: BTreeMap<WriteTarget, WritePause>,
+    disputes: BundleDisputes,
     /// The last other field manager of the bundle in each configuration.
-    writers: BTreeMap<Holder, String>,
+    writers: BTreeMap<BundleHolder, String>,
     registrations: Registrations,
     recorder: Recorder,
 }
 
-/// An object that is written.
+/// An object that the leader writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Target {
+enum WriteTarget {
     Secret,
-    Configuration(Holder),
+    Configuration(BundleHolder),
 }
 
-impl Target {
+impl WriteTarget {
     const fn kind(self) -> &'static str {
         match self {
-            Target::Secret => "Secret",
-            Target::Configuration(holder) => holder.kind(),
+            WriteTarget::Secret => "Secret",
+            WriteTarget::Configuration(holder) => holder.kind(),
         }
     }
 }
 
-/// After a write of an object: when the next one may come, and the error of the last.
-struct Pause {
+/// The pause after a write of an object: the earliest time of the next write, and the error of the last one.
+struct WritePause {
     time: Duration,
     until: Instant,
     error: Option<String>,
@@ -324,20 +339,20 @@ impl<'a> Leader<'a> {
         Leader {
             managed,
             recorder: Recorder::new(writer.clone(), REPORTER),
-            disputes: Disputes::default(),
+            disputes: BundleDisputes::default(),
             writers: BTreeMap::new(),
             registrations: Registrations::default(),
             writer,
             began: Instant::now(),
             configurations: BTreeMap::new(),
             listed: BTreeSet::new(),
-            live: Live { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
+            live: TrustedBundles { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
             changed: Instant::now(),
             pauses: BTreeMap::new(),
         }
     }
 
-    fn hear(&mut self, holder: Holder, seen: Observation<DynamicObject>) {
+    fn observe(&mut self, holder: BundleHolder, seen: Observation<DynamicObject>) {
         match seen {
             Observation::There { object, .. } => self.keep(holder, &object),
             Observation::Gone(_) => drop(self.configurations.remove(&holder)),
@@ -352,7 +367,7 @@ impl<'a> Leader<'a> {
         self.look();
     }
 
-    fn keep(&mut self, holder: Holder, object: &DynamicObject) {
+    fn keep(&mut self, holder: BundleHolder, object: &DynamicObject) {
         let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
         match disputes::writer(entries, FIELD_MANAGER) {
             Some(writer) => drop(self.writers.insert(holder, writer.to_owned())),
@@ -363,19 +378,19 @@ impl<'a> Leader<'a> {
         self.configurations.insert(holder, holder.excerpt(&object));
     }
 
-    /// Notes whom the API server trusts, and when that changed.
+    /// Updates the authorities that the API server trusts, and when they changed.
     fn look(&mut self) {
         let services = &self.managed.names.services;
         let all = self.configurations.iter().flat_map(|(holder, object)| holder.bundles(object, services));
-        let (bundles, is_known) = (all.collect(), self.listed.len() == Holder::ALL.len());
+        let (bundles, is_known) = (all.collect(), self.listed.len() == BundleHolder::ALL.len());
         if (&bundles, is_known) != (&self.live.bundles, self.live.is_known) {
-            self.live = Live { is_known, bundles, unchanged: Duration::ZERO };
+            self.live = TrustedBundles { is_known, bundles, unchanged: Duration::ZERO };
             self.changed = Instant::now();
         }
     }
 
-    /// Does the work that is due; returns how long nothing is due, unless something changes.
-    async fn turn(&mut self, seen: Option<&Seen>) -> Duration {
+    /// Does the work that is due; returns when the next work is due, unless something changes.
+    async fn step(&mut self, seen: Option<&ObservedSecret>) -> Duration {
         let Some(seen) = seen else { return IDLE };
         if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
             return ACQUAINTANCE.saturating_sub(self.began.elapsed());
@@ -389,10 +404,10 @@ impl<'a> Leader<'a> {
         }
         let pause = match &step {
             RotationStep::Refuse => {
-                if !self.must_wait(Target::Secret) {
+                if !self.must_wait(WriteTarget::Secret) {
                     let name = self.managed.names.secret_name();
                     self.fail(
-                        Target::Secret,
+                        WriteTarget::Secret,
                         format!("{name} does not have the label {LABEL}, so topologist does not manage it"),
                     );
                 }
@@ -405,8 +420,8 @@ impl<'a> Leader<'a> {
         ends.filter(|end| !end.is_zero()).fold(pause, Duration::min)
     }
 
-    /// Reports configurations because of which the API server does not call this installation.
-    async fn check_registrations(&mut self, seen: &Seen) {
+    /// Reports missing configurations, without which the API server does not call this installation.
+    async fn check_registrations(&mut self, seen: &ObservedSecret) {
         let (names, metrics) = (&self.managed.names, &self.managed.metrics);
         let new = self.registrations.update(&self.configurations, &names.services, &names.configurations, metrics);
         let uid = seen.secret.as_ref().and_then(|secret| secret.metadata.uid.clone());
@@ -424,14 +439,14 @@ impl<'a> Leader<'a> {
             Some((*holder, patch))
         });
         for (holder, patch) in patches.collect::<Vec<_>>() {
-            let target = Target::Configuration(holder);
+            let target = WriteTarget::Configuration(holder);
             if self.must_wait(target) {
                 continue;
             }
             let name = holder.name(&self.managed.names.configurations);
             let patch = match holder {
-                Holder::Mutating | Holder::Validating => Patch::Strategic(patch),
-                Holder::Definition(_) => Patch::Merge(patch),
+                BundleHolder::Mutating | BundleHolder::Validating => Patch::Strategic(patch),
+                BundleHolder::Definition(_) => Patch::Merge(patch),
             };
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             match api(&self.writer, holder).patch(&name, &params, &patch).await {
@@ -448,20 +463,20 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Writes the Secret, unless it is no longer what it was; returns when to go on.
-    async fn write(&mut self, step: &RotationStep, seen: &Seen) -> Duration {
-        if self.must_wait(Target::Secret) {
+    /// Writes the Secret, unless it has changed; returns the delay before the next step.
+    async fn write(&mut self, step: &RotationStep, seen: &ObservedSecret) -> Duration {
+        if self.must_wait(WriteTarget::Secret) {
             return IDLE;
         }
         let content = match &seen.stored {
-            Stored::Ours(content) => content.clone(),
-            Stored::Absent | Stored::Foreign => Content::default(),
+            StoredSecret::Ours(content) => content.clone(),
+            StoredSecret::Absent | StoredSecret::Foreign => SecretContent::default(),
         };
         let next = match rotation::perform(step, &content, &self.managed.policy, SystemTime::now()) {
             Ok(Some(next)) => next,
             Ok(None) => return IDLE,
             Err(error) => {
-                self.fail(Target::Secret, error.to_string());
+                self.fail(WriteTarget::Secret, error.to_string());
                 return IDLE;
             }
         };
@@ -477,48 +492,48 @@ impl<'a> Leader<'a> {
             Ok(secret) => {
                 let action = action(step);
                 info!(secret = names.secret_name(), action, "Wrote certificates");
-                self.succeed(Target::Secret, action, PAUSE);
+                self.succeed(WriteTarget::Secret, action, PAUSE);
                 self.managed.see(Some(secret));
                 Duration::ZERO
             }
             Err(error) => {
-                self.fail_to_write(Target::Secret, &error);
+                self.fail_to_write(WriteTarget::Secret, &error);
                 IDLE
             }
         }
     }
 
-    fn must_wait(&self, target: Target) -> bool {
+    fn must_wait(&self, target: WriteTarget) -> bool {
         self.pauses.get(&target).is_some_and(|pause| Instant::now() < pause.until)
     }
 
-    fn succeed(&mut self, target: Target, action: &'static str, pause: Duration) {
+    fn succeed(&mut self, target: WriteTarget, action: &'static str, pause: Duration) {
         self.managed.metrics.certificate_actions.get_or_create(&metrics::Action { action }).inc();
-        self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + pause, error: None });
+        self.pauses.insert(target, WritePause { time: PAUSE, until: Instant::now() + pause, error: None });
     }
 
-    /// Forgets an error that may be resolved.
-    fn forget_failure(&mut self, target: Target) {
+    /// Clears an error that may be resolved.
+    fn forget_failure(&mut self, target: WriteTarget) {
         self.pauses.retain(|other, pause| *other != target || pause.error.is_none());
     }
 
-    fn fail_to_write(&mut self, target: Target, error: &kube::Error) {
+    fn fail_to_write(&mut self, target: WriteTarget, error: &kube::Error) {
         if matches!(error, kube::Error::Api(status) if status.code == 409) {
             debug!(kind = target.kind(), "Write conflict, reading again");
-            self.pauses.insert(target, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+            self.pauses.insert(target, WritePause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
         } else {
             self.fail(target, describe(error));
         }
     }
 
-    /// Notes that something is in the way, and tries it again later.
-    fn fail(&mut self, target: Target, error: String) {
+    /// Notes a failure, and schedules a retry.
+    fn fail(&mut self, target: WriteTarget, error: String) {
         let former = self.pauses.remove(&target).filter(|former| former.error.is_some());
         let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
         if former.is_none_or(|former| former.error.as_ref() != Some(&error)) {
             error!(kind = target.kind(), error, "Failed to manage certificates, retrying");
         }
-        self.pauses.insert(target, Pause { time, until: Instant::now() + time, error: Some(error) });
+        self.pauses.insert(target, WritePause { time, until: Instant::now() + time, error: Some(error) });
     }
 }
 
@@ -532,22 +547,22 @@ fn action(step: &RotationStep) -> &'static str {
     }
 }
 
-fn new_secret(name: &str, content: &Content) -> Secret {
+fn new_secret(name: &str, content: &SecretContent) -> Secret {
     let labels = [(LABEL.to_owned(), "true".to_owned())].into();
     let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
     Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data(content)), ..Secret::default() }
 }
 
-/// The same Secret with other certificates; what others put there stays.
-fn changed_secret(secret: &Secret, content: &Content) -> Secret {
+/// The Secret with other certificates; data of other writers stays.
+fn changed_secret(secret: &Secret, content: &SecretContent) -> Secret {
     let mut changed = secret.clone();
     let held = changed.data.get_or_insert_default();
-    held.retain(|key, _| !Content::KEYS.contains(&key.as_str()));
+    held.retain(|key, _| !SecretContent::KEYS.contains(&key.as_str()));
     held.extend(data(content));
     changed
 }
 
-fn data(content: &Content) -> BTreeMap<String, ByteString> {
+fn data(content: &SecretContent) -> BTreeMap<String, ByteString> {
     let bytes = |(key, text): (&str, &str)| (key.to_owned(), ByteString(text.as_bytes().to_vec()));
     content.data().into_iter().map(bytes).collect()
 }

@@ -1,4 +1,5 @@
-//! One client for each set of certificate authorities, so that calls of different Clusters share connections (RH-4.11).
+//! A cache with one client for each set of certificate authorities, so that calls of different Clusters share
+//! connections (RH-4.11).
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,13 +10,13 @@ use lru::LruCache;
 
 use super::{Client, ClientError, ClientIdentity};
 
-/// How many clients are kept, and for how long (RH-4.11).
+/// Capacity and lifetime of the cache (RH-4.11).
 const KEPT: NonZeroUsize = NonZeroUsize::new(64).expect("it is more than none");
 const LIFETIME: Duration = Duration::from_hours(24);
-/// How often the files of the client certificate are read (RH-4.7).
+/// Interval in which the files of the client certificate are read (RH-4.7).
 const RELOAD: Duration = Duration::from_secs(10);
 
-/// The files of the certificate that extensions are shown.
+/// The files of the client certificate for extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFiles {
     pub certificate: PathBuf,
@@ -27,24 +28,24 @@ pub struct IdentityFiles {
 pub struct Clients {
     files: Option<IdentityFiles>,
     reload: Duration,
-    state: Mutex<State>,
+    state: Mutex<ClientsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ClientsState {
     clients: LruCache<Vec<u8>, (Client, Instant)>,
     identity: Option<ClientIdentity>,
     read: Option<Instant>,
 }
 
 impl Clients {
-    /// Clients that show the certificate of these files, if there are any.
+    /// Clients that present the certificate of these files, if there are any.
     pub fn new(files: Option<IdentityFiles>) -> Self {
         Self::reading_every(RELOAD, files)
     }
 
     pub(super) fn reading_every(reload: Duration, files: Option<IdentityFiles>) -> Self {
-        let state = State { clients: LruCache::new(KEPT), identity: None, read: None };
+        let state = ClientsState { clients: LruCache::new(KEPT), identity: None, read: None };
         Clients { files, reload, state: Mutex::new(state) }
     }
 
@@ -66,7 +67,7 @@ impl Clients {
     }
 
     /// Drops all clients when the files have changed.
-    fn reload(&self, state: &mut State) -> Result<(), ClientError> {
+    fn reload(&self, state: &mut ClientsState) -> Result<(), ClientError> {
         let Some(files) = &self.files else { return Ok(()) };
         if state.read.is_some_and(|read| read.elapsed() < self.reload) {
             return Ok(());

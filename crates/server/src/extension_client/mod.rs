@@ -1,5 +1,4 @@
-//! The HTTPS client for Runtime Extensions. What is sent and what an answer says is in `extensions`; here are connections, time
-//! and bounds.
+//! The HTTPS client for Runtime Extensions: connections, timeouts and limits. Requests and answers are in `extensions`.
 
 mod clients;
 #[cfg(test)]
@@ -34,12 +33,12 @@ use verifier::BundleVerifier;
 use engine::extensions::{CallTarget, MAX_BODY, SHOWN, cut};
 use schema::field::chain;
 
-/// How long an idle connection is kept for the next call (RH-4.11).
+/// Time for which an idle connection is kept for the next call (RH-4.11).
 const IDLE: Duration = Duration::from_secs(30);
-/// Bytes of the body of an error that are read: enough for the characters that are shown.
+/// Maximum size of the body of an error that is read: enough for the characters that are shown.
 const ERROR_BODY: usize = 4 * SHOWN;
 
-/// Why no client can be made.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("the CA certificates cannot be read: {0}")]
@@ -54,7 +53,7 @@ pub enum ClientError {
     Tls(#[from] rustls::Error),
 }
 
-/// The certificate that extensions are shown, and its key, in PEM form (RH-4.7).
+/// The client certificate for extensions, and its key, in PEM form (RH-4.7).
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ClientIdentity {
     certificate: Vec<u8>,
@@ -88,7 +87,7 @@ impl ClientIdentity {
     }
 }
 
-/// Why a call has no answer. The failure policy of the handler decides what that means (RH-7.3).
+/// Why a call has no answer. The failure policy of the handler applies (RH-7.3).
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("no answer within {0}s")]
@@ -106,7 +105,7 @@ pub enum CallError {
 pub struct Client(legacy::Client<HttpsConnector<Connector>, Full<Bytes>>);
 
 impl CallError {
-    /// A word for metrics.
+    /// The metric label.
     pub fn outcome(&self) -> &'static str {
         match self {
             CallError::Timeout(_) => "timed_out",
@@ -126,7 +125,7 @@ impl Client {
         Self::showing(ca, None)
     }
 
-    /// The same; servers that ask for a client certificate are shown this one.
+    /// The same; presents this certificate to servers that request one.
     ///
     /// # Errors
     /// When the certificates cannot be read.
@@ -166,10 +165,10 @@ impl Client {
         Ok(Client(client.build(https.wrap_connector(connector))))
     }
 
-    /// The body of an answer with the code 200 (RH-4.1, RH-4.5). Redirects are answers like any other code (RH-4.8).
+    /// The body of a response with the code 200 (RH-4.1, RH-4.5). Redirects are treated like any other code (RH-4.8).
     ///
     /// # Errors
-    /// When there is no such answer in time.
+    /// When there is no such response in time.
     pub async fn call(&self, target: &CallTarget, body: String) -> Result<Bytes, CallError> {
         let seconds = target.timeout_seconds();
         let exchange = timeout(Duration::from_secs(seconds.into()), self.exchange(target, body));
@@ -192,7 +191,7 @@ impl Client {
     }
 }
 
-/// Why a request failed. That a connection could not be opened is clear from the reason.
+/// Why a request failed. The reason shows if the connection could not be opened.
 fn reason(error: &legacy::Error) -> String {
     error.source().filter(|_| error.is_connect()).map_or_else(|| chain(error), chain)
 }

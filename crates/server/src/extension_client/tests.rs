@@ -188,7 +188,8 @@ fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> CertifiedKey<KeyP
     CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
 }
 
-/// What a client that trusts the certificate of `trusted` says of a server that shows `shown` and signs with the key of `signing`.
+/// What a client that trusts the certificate of `trusted` says of a server that shows `shown` and signs with the key of
+/// `signing`.
 async fn verdict(
     trusted: &CertifiedKey<KeyPair>,
     shown: &CertifiedKey<KeyPair>,

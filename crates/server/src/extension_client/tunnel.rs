@@ -1,4 +1,4 @@
-//! How the client reaches an extension: at the address in its URL, or through a tunnel.
+//! Connections to an extension: to the address in its URL, or through a tunnel.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::{BoxError, Service};
 
-/// Bytes in both directions.
+/// A bidirectional stream of bytes.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -24,7 +24,7 @@ impl Connection for Box<dyn Stream> {
     }
 }
 
-/// Opens streams to one extension. TLS is spoken through them, with the host of the URL as the name of the server.
+/// Opens streams to one extension. TLS runs inside them, with the host of the URL as the server name.
 pub trait Tunnel: Send + Sync + 'static {
     /// A new stream.
     ///

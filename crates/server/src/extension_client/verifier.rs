@@ -1,7 +1,8 @@
 //! Verification of server certificates against a bundle of CA certificates.
 //!
-//! webpki accepts a certificate only if a CA of the bundle issued it, and never accepts a CA certificate as that of a server. Go, and
-//! so Cluster API, also accepts a certificate that is in the bundle itself, such as one that `openssl req -x509` made.
+//! webpki accepts a certificate only if a CA of the bundle issued it, and never accepts a CA certificate as that of a
+//! server. Go, and so Cluster API, also accepts a certificate that is in the bundle itself, such as one that `openssl
+//! req -x509` made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +77,8 @@ impl ServerCertVerifier for BundleVerifier {
     }
 }
 
-/// The certificate is valid now, and may be that of a server: its extended key usage is absent, or names servers or any usage.
+/// Checks that the certificate is valid now and allowed for a server: its extended key usage is absent, or names
+/// servers or any usage.
 fn verify_time_and_usage(certificate: &CertificateDer<'_>, time: UnixTime) -> Result<(), CertificateError> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let (not_before, not_after) = (unix_time(parsed.validity().not_before), unix_time(parsed.validity().not_after));
@@ -93,7 +95,7 @@ fn verify_time_and_usage(certificate: &CertificateDer<'_>, time: UnixTime) -> Re
     }
 }
 
-/// Times before 1970 are 1970.
+/// The Unix time; times before 1970 become 1970.
 fn unix_time(time: ASN1Time) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0)))
 }

@@ -6,8 +6,8 @@
 //!                                         └─► Malformed: no request is sent
 //! ```
 //!
-//! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each part is
-//! checked before: none can leave its segment of the path. The response is compared with the request.
+//! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each
+//! part is checked before: none can leave its segment of the path. The response is compared with the request.
 
 use std::fmt::Debug;
 
@@ -25,17 +25,17 @@ use model::hub::{Object, ObjectKey, ObjectRef, contract, group_of, version_of};
 use model::world::Scope;
 use schema::field::shortened;
 
-/// A text that cannot be a part of a path.
+/// The error of a text that cannot be a segment of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object reference: {part} {:?} {fault}", shortened(.text))]
-pub struct Malformed {
+pub struct InvalidSegment {
     /// Which part of the URL it is.
     pub part: &'static str,
     pub text: String,
     pub fault: String,
 }
 
-/// An answer that is not about the object that was asked for.
+/// The error of a response about another object than the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server returned {found} instead of {wanted}")]
 pub struct AnotherObject {
@@ -43,8 +43,8 @@ pub struct AnotherObject {
     pub found: String,
 }
 
-impl From<Malformed> for kube::Error {
-    fn from(error: Malformed) -> Self {
+impl From<InvalidSegment> for kube::Error {
+    fn from(error: InvalidSegment) -> Self {
         kube::Error::Service(error.into())
     }
 }
@@ -55,20 +55,21 @@ impl From<AnotherObject> for kube::Error {
     }
 }
 
-fn checked(part: &'static str, text: &str, faults: impl Fn(&str) -> Vec<String>) -> Result<(), Malformed> {
+fn checked(part: &'static str, text: &str, faults: impl Fn(&str) -> Vec<String>) -> Result<(), InvalidSegment> {
     match faults(text) {
         faults if faults.is_empty() => Ok(()),
-        faults => Err(Malformed { part, text: shortened(text).into_owned(), fault: faults.join(", and ") }),
+        faults => Err(InvalidSegment { part, text: shortened(text).into_owned(), fault: faults.join(", and ") }),
     }
 }
 
-/// A namespace.
-fn namespace(text: &str) -> Result<(), Malformed> {
+/// Checks a namespace.
+fn namespace(text: &str) -> Result<(), InvalidSegment> {
     checked("the namespace", text, dns_label_faults)
 }
 
-/// A name. The API server knows other names, of roles for instance; no object that is looked at has one.
-fn name(text: &str) -> Result<(), Malformed> {
+/// Checks a name. The API server accepts further names, of roles for instance; the kinds that are read have none of
+/// them.
+fn name(text: &str) -> Result<(), InvalidSegment> {
     checked("the name", text, subdomain_faults)
 }
 
@@ -81,7 +82,7 @@ impl Resource {
     ///
     /// # Errors
     /// When group, version or kind cannot be a part of a path.
-    pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, Malformed> {
+    pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, InvalidSegment> {
         Self::with_plural(group, version, kind, &contract::plural(kind))
     }
 
@@ -89,9 +90,9 @@ impl Resource {
     ///
     /// # Errors
     /// When group, version or kind cannot be a part of a path.
-    pub fn of(api_version: &str, kind: &str) -> Result<Self, Malformed> {
+    pub fn from_api_version(api_version: &str, kind: &str) -> Result<Self, InvalidSegment> {
         if api_version.starts_with('/') {
-            return Err(Malformed {
+            return Err(InvalidSegment {
                 part: "the apiVersion",
                 text: shortened(api_version).into_owned(),
                 fault: "must be <group>/<version>".to_owned(),
@@ -100,13 +101,13 @@ impl Resource {
         Self::new(group_of(api_version), version_of(api_version), kind)
     }
 
-    /// A kind that the program knows by itself; nothing of it comes from an object.
+    /// A kind that the program defines; nothing of it comes from an object.
     pub fn known(group: &'static str, version: &'static str, kind: &'static str) -> Self {
         let plural = contract::plural(kind);
         Resource(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), &plural))
     }
 
-    fn with_plural(group: &str, version: &str, kind: &str, plural: &str) -> Result<Self, Malformed> {
+    fn with_plural(group: &str, version: &str, kind: &str, plural: &str) -> Result<Self, InvalidSegment> {
         if !group.is_empty() {
             checked("the group", group, subdomain_faults)?;
         }
@@ -117,7 +118,7 @@ impl Resource {
         Ok(Resource(ApiResource::from_gvk_with_plural(&kind, plural)))
     }
 
-    /// The kind as the client knows it.
+    /// The kind as a type of the client.
     pub fn as_api(&self) -> &ApiResource {
         &self.0
     }
@@ -126,7 +127,7 @@ impl Resource {
     ///
     /// # Errors
     /// When the namespace cannot be a part of a path.
-    pub fn api<K>(&self, client: kube::Client, namespace: Option<&str>) -> Result<Api<K>, Malformed>
+    pub fn api<K>(&self, client: kube::Client, namespace: Option<&str>) -> Result<Api<K>, InvalidSegment>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
     {
@@ -162,44 +163,44 @@ impl Resource {
     ///
     /// # Errors
     /// When namespace or name cannot be a part of a path.
-    pub fn one<K>(&self, client: kube::Client, key: &ObjectKey) -> Result<One<K>, Malformed>
+    pub fn one<K>(&self, client: kube::Client, key: &ObjectKey) -> Result<ObjectApi<K>, InvalidSegment>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
     {
         name(&key.name)?;
         let what = format!("{} {key}", self.0.kind);
-        Ok(One { api: self.api(client, Some(&key.namespace))?, key: key.clone(), what })
+        Ok(ObjectApi { api: self.api(client, Some(&key.namespace))?, key: key.clone(), what })
     }
 
-    /// One object of the kind, which is in no namespace.
+    /// One object of the kind, which has no namespace.
     ///
     /// # Errors
     /// When the name cannot be a part of a path.
-    pub fn one_of_cluster<K>(&self, client: kube::Client, name: &str) -> Result<One<K>, Malformed>
+    pub fn one_of_cluster<K>(&self, client: kube::Client, name: &str) -> Result<ObjectApi<K>, InvalidSegment>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
     {
         self::name(name)?;
         let what = format!("{} {name}", self.0.kind);
-        Ok(One { api: self.anywhere(client), key: ObjectKey::new("", name), what })
+        Ok(ObjectApi { api: self.anywhere(client), key: ObjectKey::new("", name), what })
     }
 
     /// Requests for the objects of the kind in a namespace.
     ///
     /// # Errors
     /// When the namespace cannot be a part of a path.
-    pub fn requests(&self, namespace: &str) -> Result<Requests, Malformed> {
+    pub fn requests(&self, namespace: &str) -> Result<ObjectRequests, InvalidSegment> {
         self::namespace(namespace)?;
         let resource = self.0.clone();
         let request = Request::new(DynamicObject::url_path(&resource, Some(namespace)));
-        Ok(Requests { resource, namespace: namespace.to_owned(), request })
+        Ok(ObjectRequests { resource, namespace: namespace.to_owned(), request })
     }
 
     /// Requests for the objects of the kind in all namespaces.
-    pub(super) fn everywhere(&self) -> Requests {
+    pub(super) fn everywhere(&self) -> ObjectRequests {
         let resource = self.0.clone();
         let request = Request::new(DynamicObject::url_path(&resource, None));
-        Requests { resource, namespace: String::new(), request }
+        ObjectRequests { resource, namespace: String::new(), request }
     }
 }
 
@@ -214,7 +215,7 @@ where
     }
 }
 
-/// The objects of a kind that the program knows, in all namespaces.
+/// The objects of a kind that the program defines, in all namespaces.
 pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client) -> Api<K> {
     Api::all(client)
 }
@@ -223,7 +224,7 @@ pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client
 ///
 /// # Errors
 /// When the namespace cannot be a part of a path.
-pub(super) fn in_namespace<K>(client: kube::Client, one: &str) -> Result<Api<K>, Malformed>
+pub(super) fn in_namespace<K>(client: kube::Client, one: &str) -> Result<Api<K>, InvalidSegment>
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
@@ -231,38 +232,38 @@ where
     Ok(Api::namespaced(client, one))
 }
 
-/// One object of a kind that the program knows.
+/// One object of a kind that the program defines.
 ///
 /// # Errors
 /// When namespace or name cannot be a part of a path.
-pub(crate) fn one<K>(client: kube::Client, key: &ObjectKey) -> Result<One<K>, Malformed>
+pub(crate) fn one<K>(client: kube::Client, key: &ObjectKey) -> Result<ObjectApi<K>, InvalidSegment>
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
     namespace(&key.namespace)?;
     name(&key.name)?;
     let what = format!("{} {key}", K::kind(&()));
-    Ok(One { api: Api::namespaced(client, &key.namespace), key: key.clone(), what })
+    Ok(ObjectApi { api: Api::namespaced(client, &key.namespace), key: key.clone(), what })
 }
 
-/// One object, of a kind that the program knows, which is in no namespace.
+/// One object, of a kind that the program defines, which has no namespace.
 ///
 /// # Errors
 /// When the name cannot be a part of a path.
-pub fn one_of_cluster<K>(client: kube::Client, name: &str) -> Result<One<K>, Malformed>
+pub fn one_of_cluster<K>(client: kube::Client, name: &str) -> Result<ObjectApi<K>, InvalidSegment>
 where
     K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>,
 {
     self::name(name)?;
     let what = format!("{} {name}", K::kind(&()));
-    Ok(One { api: Api::all(client), key: ObjectKey::new("", name), what })
+    Ok(ObjectApi { api: Api::all(client), key: ObjectKey::new("", name), what })
 }
 
 /// The path to the Nodes of a cluster, or to one of them.
 ///
 /// # Errors
 /// When the name cannot be a part of a path.
-pub(super) fn nodes(one: Option<&str>) -> Result<String, Malformed> {
+pub(super) fn nodes(one: Option<&str>) -> Result<String, InvalidSegment> {
     match one {
         Some(one) => {
             name(one)?;
@@ -272,15 +273,16 @@ pub(super) fn nodes(one: Option<&str>) -> Result<String, Malformed> {
     }
 }
 
-/// One object of an API server, whose namespace and name can be parts of a path. Each answer is about this very object.
+/// A client for one object, whose namespace and name are valid segments. It checks that each response is about this
+/// object.
 #[derive(Clone, Debug)]
-pub struct One<K> {
+pub struct ObjectApi<K> {
     api: Api<K>,
     key: ObjectKey,
     what: String,
 }
 
-impl<K: kube::Resource + Clone + DeserializeOwned + Debug> One<K> {
+impl<K: kube::Resource + Clone + DeserializeOwned + Debug> ObjectApi<K> {
     /// The object, if there is one.
     ///
     /// # Errors
@@ -300,7 +302,7 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> One<K> {
         Ok(Some(found))
     }
 
-    /// Creates the object, whose namespace and name are those that were checked.
+    /// Creates the object with the checked namespace and name.
     ///
     /// # Errors
     /// When it is not created, or the answer is about another.
@@ -353,57 +355,62 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> One<K> {
     }
 }
 
-/// Requests for the objects of a kind in a namespace, both of which can be parts of a path.
+/// Requests for the objects of a kind in a namespace, both of which are valid segments.
 #[derive(Clone, Debug)]
-pub struct Requests {
+pub struct ObjectRequests {
     resource: ApiResource,
     namespace: String,
     request: Request,
 }
 
-/// Kinds of the core group that are in no namespace and may be written.
+/// Kinds of the core group without a namespace that may be written.
 const IN_NO_NAMESPACE: [&str; 2] = ["Namespace", "Node"];
 
-/// A request, ready to be sent.
-type Ready = Result<http::Request<Vec<u8>>, kube::Error>;
+/// A request that can be sent.
+type RequestResult = Result<http::Request<Vec<u8>>, kube::Error>;
 
-impl Requests {
-    /// Requests for the objects that a reference or selection is about.
+impl ObjectRequests {
+    /// Requests for the objects of a reference or selection.
     ///
     /// # Errors
     /// When one of its parts cannot be a part of a path.
-    pub fn of(api_version: &str, kind: &str, namespace: &str) -> Result<Self, Malformed> {
-        Resource::of(api_version, kind)?.requests(namespace)
+    pub fn for_kind(api_version: &str, kind: &str, namespace: &str) -> Result<Self, InvalidSegment> {
+        Resource::from_api_version(api_version, kind)?.requests(namespace)
     }
 
     /// Requests for the object of a reference.
     ///
     /// # Errors
     /// When one of its parts cannot be a part of a path.
-    pub fn to(reference: &ObjectRef) -> Result<Self, Malformed> {
+    pub fn to(reference: &ObjectRef) -> Result<Self, InvalidSegment> {
         let ObjectRef { api_version, kind, key } = reference;
         let known = IN_NO_NAMESPACE.into_iter().find(|known| *known == kind).filter(|_| api_version == "v1");
         if let Some(known) = known.filter(|_| key.namespace.is_empty()) {
             return Ok(Resource::known("", "v1", known).everywhere());
         }
-        Self::of(&reference.api_version, &reference.kind, &reference.key.namespace)
+        Self::for_kind(&reference.api_version, &reference.kind, &reference.key.namespace)
     }
 
-    /// Requests for objects, of a kind that the program knows, which are in no namespace.
-    pub(super) fn of_cluster<K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>>() -> Self {
+    /// Requests for objects, of a kind that the program defines, which have no namespace.
+    pub(super) fn cluster_scoped<K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>>() -> Self {
         let resource = ApiResource::erase::<K>(&());
-        Requests { resource, namespace: String::new(), request: Request::new(K::url_path(&(), None)) }
+        ObjectRequests { resource, namespace: String::new(), request: Request::new(K::url_path(&(), None)) }
     }
 
-    pub(super) fn get_metadata(&self, name: &str) -> Ready {
+    pub(super) fn get_metadata(&self, name: &str) -> RequestResult {
         self.named(name, |request| request.get_metadata(name, &GetParams::default()))
     }
 
-    pub(super) fn get(&self, name: &str) -> Ready {
+    pub(super) fn get(&self, name: &str) -> RequestResult {
         self.named(name, |request| request.get(name, &GetParams::default()))
     }
 
-    pub(super) fn patch<P: Serialize + Debug>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Ready {
+    pub(super) fn patch<P: Serialize + Debug>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> RequestResult {
         self.named(name, |request| request.patch(name, params, patch))
     }
 
@@ -412,30 +419,30 @@ impl Requests {
         name: &str,
         params: &PatchParams,
         patch: &Patch<P>,
-    ) -> Ready {
+    ) -> RequestResult {
         self.named(name, |request| request.patch_subresource("status", name, params, patch))
     }
 
-    pub(super) fn evict(&self, name: &str, grace: Option<u32>) -> Ready {
+    pub(super) fn evict(&self, name: &str, grace: Option<u32>) -> RequestResult {
         let delete_options = grace.map(|seconds| DeleteParams::default().grace_period(seconds));
         let params = EvictParams { delete_options, ..EvictParams::default() };
         self.named(name, |request| request.evict(name, &params))
     }
 
-    pub(super) fn delete(&self, name: &str, params: &DeleteParams) -> Ready {
+    pub(super) fn delete(&self, name: &str, params: &DeleteParams) -> RequestResult {
         self.named(name, |request| request.delete(name, params))
     }
 
-    /// Creates an object, whose name is in its body alone.
-    pub(super) fn create(&self, name: &str, params: &PostParams, body: Vec<u8>) -> Ready {
+    /// Creates an object, whose name is only in its body.
+    pub(super) fn create(&self, name: &str, params: &PostParams, body: Vec<u8>) -> RequestResult {
         self.named(name, |request| request.create(params, body))
     }
 
-    pub(super) fn list(&self, params: &ListParams) -> Ready {
+    pub(super) fn list(&self, params: &ListParams) -> RequestResult {
         self.request.list(params).map_err(kube::Error::BuildRequest)
     }
 
-    pub(super) fn list_metadata(&self, params: &ListParams) -> Ready {
+    pub(super) fn list_metadata(&self, params: &ListParams) -> RequestResult {
         self.request.list_metadata(params).map_err(kube::Error::BuildRequest)
     }
 
@@ -443,13 +450,13 @@ impl Requests {
         &self,
         name: &str,
         build: impl FnOnce(&Request) -> Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Ready {
+    ) -> RequestResult {
         self::name(name)?;
         build(&self.request).map_err(kube::Error::BuildRequest)
     }
 
-    /// Whether an object of a list is one of those that were asked for. A list of a kind of Kubernetes itself does not say of each
-    /// object what kind it is; metadata has a kind of its own.
+    /// Checks that an object of a list is a requested one. A list of a built-in kind has no kind in its objects;
+    /// metadata has a separate kind.
     pub(super) fn checked(&self, found: Object) -> Result<Object, AnotherObject> {
         let (api_version, kind) = (found.api_version(), found.kind());
         let is_of_kind = (api_version, kind) == (&*self.resource.api_version, &*self.resource.kind)
@@ -464,10 +471,10 @@ impl Requests {
     }
 }
 
-/// The kind of an object of which only the metadata was asked for.
+/// The kind of an object of which only the metadata was requested.
 const METADATA: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
 
-/// The object that was asked for: of that version of that kind, in that namespace, with that name.
+/// The requested object: checks version, kind, namespace and name.
 ///
 /// # Errors
 /// When it is another.
@@ -475,7 +482,7 @@ pub(super) fn answered(wanted: &ObjectRef, found: Object) -> Result<Object, Anot
     answers(wanted, &found).map(|()| found)
 }
 
-/// Whether an object is the one that was asked for.
+/// Checks that an object is the requested one.
 ///
 /// # Errors
 /// When it is another.
@@ -492,7 +499,7 @@ fn described(reference: &ObjectRef) -> String {
     format!("{reference} of {:?}", shortened(&reference.api_version))
 }
 
-/// The definition of which only the metadata was asked for.
+/// The definition of which only the metadata was requested.
 ///
 /// # Errors
 /// When it is another.

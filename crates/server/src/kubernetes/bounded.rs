@@ -1,5 +1,5 @@
-//! A client for an API server that a tenant controls (DEC-40): every request but a watch ends after 3 s, answers have a size, few
-//! requests are sent at a time, and none are written while the server does not answer.
+//! A client for an API server that a tenant controls (DEC-40): every request but a watch ends after 3 s, responses are
+//! limited in size, few requests are sent at a time, and no writes are sent while the server does not respond.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,14 +20,15 @@ use tracing::subscriber::NoSubscriber;
 
 use super::workload::{FAILURES, PATIENCE};
 
-/// How many requests besides watches are sent at a time.
+/// Maximum number of concurrent requests besides watches.
 const AT_A_TIME: usize = 8;
-/// The largest answer in bytes: a page of a list has 100 objects.
+/// Maximum size of a response in bytes: a page of a list has 100 objects.
 const ANSWER: usize = 32 * 1024 * 1024;
-/// The largest event of a watch in bytes: kube-apiserver stores no object of more than 1.5 MiB, and shows it twice at most.
+/// Maximum size of an event of a watch in bytes: kube-apiserver stores no object of more than 1.5 MiB, and sends it
+/// twice at most.
 const EVENT: usize = 4 * 1024 * 1024;
 
-/// Why a request was not sent, or its answer is not read.
+/// Why a request was not sent, or its response is not read.
 #[derive(Debug, thiserror::Error)]
 enum BoundError {
     #[error("the workload cluster did not answer in time")]
@@ -40,7 +41,7 @@ enum BoundError {
     Unreachable(#[source] kube::Error),
 }
 
-/// A client with bounds, and whether its server answers.
+/// A client with limits, which tracks whether its server responds.
 #[derive(Clone)]
 pub(crate) struct Bounded {
     pub client: kube::Client,
@@ -59,7 +60,7 @@ impl Bounded {
         Bounded { client: kube::Client::new(service, namespace), silences }
     }
 
-    /// The server has answered, so writes are sent again.
+    /// Notes that the server has responded, so that writes are sent again.
     pub(crate) fn answered(&self) {
         self.silences.store(0, Ordering::Relaxed);
     }
@@ -106,7 +107,7 @@ fn is_watch(request: &Request<Body>) -> bool {
 }
 
 async fn sent(client: &kube::Client, request: Request<Body>) -> Result<Response<Body>, BoundError> {
-    // The client would report failures as errors of its own; they are those of the owner of the cluster.
+    // The client would log failures as its own errors; they are errors of the owner of the cluster.
     client.send(request).with_subscriber(NoSubscriber::default()).await.map_err(BoundError::Unreachable)
 }
 
@@ -125,7 +126,7 @@ fn events(body: Body) -> BoundedBody {
     BodyExt::boxed_unsync(StreamBody::new(frames))
 }
 
-/// How many bytes of an unfinished event are known after these bytes.
+/// The length of the unfinished event after these bytes.
 fn event_length(before: usize, bytes: &[u8]) -> usize {
     match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(last) => bytes.len() - last - 1,

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use model::world::{FactChanges, Facts};
 
-/// How the watch of a kind is doing.
+/// The health of the watch of a kind.
 #[derive(Debug, Default)]
 struct Pulse {
     heard: Option<Instant>,
     trouble: Option<String>,
 }
 
-/// Facts that change under watch events. Readers take a snapshot in O(1); writers take turns.
+/// Facts that watch events change. Readers take a snapshot in O(1); writers are serialized.
 pub struct Cache {
     facts: ArcSwap<Facts>,
     turn: Mutex<()>,
@@ -27,9 +27,9 @@ pub struct Cache {
     followers: Mutex<Vec<Weak<Pending>>>,
 }
 
-/// Hears of everything that changes in a cache, each key once however often it changes meanwhile.
+/// Receives the changes of a cache; changes of the same key between two reads are merged.
 #[derive(Debug)]
-pub struct Follower(Arc<Pending>);
+pub struct CacheFollower(Arc<Pending>);
 
 #[derive(Debug, Default)]
 struct Pending {
@@ -37,8 +37,8 @@ struct Pending {
     arrived: Notify,
 }
 
-impl Follower {
-    /// What has changed since the last call; waits until anything has.
+impl CacheFollower {
+    /// The changes since the last call; waits for a change.
     pub async fn next(&mut self) -> FactChanges {
         loop {
             let changed = std::mem::take(&mut *self.0.changed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -62,12 +62,12 @@ impl Cache {
         }
     }
 
-    /// The facts as they are now; they do not change in the reader's hands.
+    /// A snapshot of the facts.
     pub fn facts(&self) -> Arc<Facts> {
         self.facts.load_full()
     }
 
-    /// Changes the facts, and tells those who wait for a change.
+    /// Changes the facts, and notifies those who wait for a change.
     pub fn update(&self, change: impl FnOnce(&mut Facts)) {
         {
             let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,13 +75,13 @@ impl Cache {
             change(&mut facts);
             let changed = facts.take_changes();
             self.facts.store(Arc::new(facts));
-            self.tell(&changed);
+            self.notify(&changed);
         }
         self.changes.send_replace(());
     }
 
-    /// Tells those who follow what has changed; those that are gone are forgotten.
-    fn tell(&self, changed: &FactChanges) {
+    /// Sends changes to the followers; dropped followers are removed.
+    fn notify(&self, changed: &FactChanges) {
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {
             let Some(pending) = follower.upgrade() else { return false };
             let mut all = pending.changed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,29 +93,29 @@ impl Cache {
         });
     }
 
-    /// Follows what changes after this call. Who looks at the facts after it misses nothing.
-    pub fn follow(&self) -> Follower {
+    /// Follows the changes after this call. A caller that reads the facts afterwards misses no change.
+    pub fn follow(&self) -> CacheFollower {
         let pending = Arc::new(Pending::default());
         self.followers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&pending));
-        Follower(pending)
+        CacheFollower(pending)
     }
 
-    /// Notes that the API server has just spoken of a kind, and so that its facts are current.
+    /// Notes that the API server has just reported a kind, so its facts are current.
     pub(crate) fn note_alive(&self, kind: &'static str) {
         *self.pulses().entry(kind).or_default() = Pulse { heard: Some(Instant::now()), trouble: None };
     }
 
-    /// Notes why a kind cannot be followed at the moment.
+    /// Notes why a kind cannot be watched at the moment.
     pub(crate) fn note_trouble(&self, kind: &'static str, reason: String) {
         self.pulses().entry(kind).or_default().trouble = Some(reason);
     }
 
-    /// Why a kind cannot be followed at the moment, if that is so.
+    /// Why a kind cannot be watched at the moment; `None` if it is watched.
     pub fn trouble(&self, kind: &str) -> Option<String> {
         self.pulses().get(kind)?.trouble.clone()
     }
 
-    /// How long ago the API server last spoke of each kind that is watched.
+    /// Time since the last report of the API server about each watched kind.
     pub fn ages(&self) -> Vec<(&'static str, Duration)> {
         let pulses = self.pulses();
         pulses.iter().filter_map(|(kind, pulse)| Some((*kind, pulse.heard?.elapsed()))).collect()
@@ -125,7 +125,7 @@ impl Cache {
         self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every kind that is watched has been listed once.
+    /// Waits until every watched kind has been listed once.
     pub async fn listed(&self) {
         let mut changes = self.changes();
         while !self.facts().gaps().is_empty() {
@@ -134,7 +134,7 @@ impl Cache {
         }
     }
 
-    /// Becomes ready when the facts change after this call.
+    /// A receiver that is notified when the facts change after this call.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

@@ -1,8 +1,8 @@
 //! The watches of the templates that classes name (DEC-57).
 //!
-//! Each version of a kind that a class names is watched, from the first class that names it to the last. Copies that belong to Clusters
-//! are left out: there are many, and classes do not name them. A template that carries their label by mistake is read once for each
-//! change of a class that names it.
+//! Each version of a kind that a class names is watched, from the first class that names it to the last. Copies that
+//! belong to Clusters are left out: there are many, and classes do not name them. A template that carries their label
+//! by mistake is read once for each change of a class that names it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,28 +14,28 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::address::Malformed;
+use super::WatchSelection;
+use super::address::InvalidSegment;
 use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
-use super::follow::{self, WatchedKind};
-use super::template_store::{TemplateKey, TemplateStore};
+use super::observations::{self, WatchedKind};
+use super::raw_object::RawObject;
+use super::template_store::{TemplateKey, TemplateReadError, TemplateStore};
 use super::templates::{MOST_KINDS, NOT_OWNED, ObjectKind};
-use super::written::Written;
-use super::{Selection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::{group_version, references};
 use model::hub::contract::definition_name;
 use model::hub::{ClusterClass, Object, ObjectKey, ObjectRef};
 use model::world::Found;
 
-/// How long the API server may take for one template.
+/// Timeout of the request for one template.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a template that could not be read is asked for again.
+/// Delay before an unreadable template is requested again.
 const RETRY: Duration = Duration::from_secs(10);
-/// How many templates are read at a time.
+/// Maximum number of concurrent reads of templates.
 const READERS: usize = 4;
-/// When a kind that is not served is watched again, unless its definition changes before.
+/// Delay before a kind that is not served is watched again, unless its definition changes before.
 const UNSERVED: Duration = Duration::from_mins(1);
 
 /// The templates that classes name.
@@ -56,7 +56,8 @@ impl fmt::Debug for ClassTemplates {
 }
 
 impl ClassTemplates {
-    /// Nothing is known until [`ClassTemplates::follow`] runs. All templates together take `most_bytes` at most (DEC-44).
+    /// An empty store, which [`ClassTemplates::follow`] fills. All templates together take `most_bytes` at most
+    /// (DEC-44).
     pub(super) fn new(
         client: kube::Client,
         cache: Arc<Cache>,
@@ -82,7 +83,7 @@ impl ClassTemplates {
         }
     }
 
-    /// Whether nothing is under way of the templates of all classes.
+    /// Whether no list or read of the templates of all classes is in progress.
     pub(super) fn is_settled(&self) -> bool {
         let facts = self.cache.facts();
         let store = self.store();
@@ -93,7 +94,7 @@ impl ClassTemplates {
         facts.class_keys().all(is_settled)
     }
 
-    /// Follows the templates of all classes, for ever.
+    /// Follows the templates of all classes; never ends.
     pub(super) async fn follow(self: Arc<Self>) {
         tokio::select! {
             () = self.clone().follow_classes() => {}
@@ -101,7 +102,7 @@ impl ClassTemplates {
         }
     }
 
-    /// Begins and ends watches as classes come and go.
+    /// Starts and stops watches as classes come and go.
     async fn follow_classes(self: Arc<Self>) {
         let mut changed = self.cache.follow();
         let mut uses = ClassUses::new(templates_of);
@@ -151,7 +152,8 @@ impl ClassTemplates {
         self.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "ClassTemplate" }).set(count);
     }
 
-    /// Watches a kind, for ever. One that is not served is tried again after a while, or when its definition changes.
+    /// Watches a kind; never ends. One that is not served is retried after [`UNSERVED`], or when its definition
+    /// changes.
     async fn watch(self: Arc<Self>, kind: ObjectKind) {
         let definition = definition_name(&kind.group, &kind.kind);
         loop {
@@ -177,10 +179,10 @@ impl ClassTemplates {
         }
     }
 
-    async fn watch_once(&self, kind: &ObjectKind) -> Result<(), Malformed> {
+    async fn watch_once(&self, kind: &ObjectKind) -> Result<(), InvalidSegment> {
         let resource = kind.resource()?;
         let facts = self.cache.facts();
-        let api = resource.api::<Written>(self.client.clone(), facts.scope().only_namespace())?;
+        let api = resource.api::<RawObject>(self.client.clone(), facts.scope().only_namespace())?;
         drop(facts);
         let watched = WatchedKind {
             metric: "Template",
@@ -188,8 +190,8 @@ impl ClassTemplates {
             version: resource.as_api().api_version.clone(),
             ends_if_unserved: true,
         };
-        let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
-        let mut seen = follow::follow(api, selection, watched, self.metrics.clone());
+        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let mut seen = observations::follow(api, selection, watched, self.metrics.clone());
         while let Some(seen) = seen.next().await {
             if self.store().see(kind, seen) {
                 self.unread.notify_one();
@@ -198,7 +200,7 @@ impl ClassTemplates {
         Ok(())
     }
 
-    /// Reads the templates that watches do not show, whenever there are any.
+    /// Reads the templates that the watches leave out, whenever there are any.
     async fn read_all(&self) {
         loop {
             let unread = self.store().unread();
@@ -213,7 +215,7 @@ impl ClassTemplates {
 
     async fn read(&self, (kind, key): TemplateKey) {
         let answer = timeout(PATIENCE, self.answer(&kind, &key)).await;
-        let answer = answer.unwrap_or_else(|_| Err("the API server did not answer in time".to_owned()));
+        let answer = answer.unwrap_or_else(|_| Err(TemplateReadError::TimedOut));
         let outcome = match &answer {
             Ok(Some(_)) => "found",
             Ok(None) => "absent",
@@ -223,10 +225,9 @@ impl ClassTemplates {
         self.store().read(&(kind, key), answer);
     }
 
-    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Written>, String> {
-        let resource = kind.resource().map_err(|malformed| malformed.to_string())?;
-        let one = resource.one::<Written>(self.client.clone(), key).map_err(|malformed| malformed.to_string())?;
-        one.get_opt().await.map_err(|error| describe(&error))
+    async fn answer(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<RawObject>, TemplateReadError> {
+        let one = kind.resource()?.one::<RawObject>(self.client.clone(), key)?;
+        one.get_opt().await.map_err(TemplateReadError::Api)
     }
 
     fn store(&self) -> MutexGuard<'_, TemplateStore> {
@@ -234,8 +235,8 @@ impl ClassTemplates {
     }
 }
 
-/// The templates that a class names. A review of the class has said what is wrong with other references; a kind that is not one of
-/// templates, such as Secret, is never watched.
+/// The templates that a class names. Reviews of the class report other wrong references; a kind that is not a template,
+/// such as Secret, is never watched.
 fn templates_of(class: &ClusterClass) -> BTreeSet<TemplateKey> {
     let templates = references(&class.spec).into_iter().filter(|reference| reference.kind.ends_with("Template"));
     let named = templates.filter_map(|reference| {

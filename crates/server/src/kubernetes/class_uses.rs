@@ -1,12 +1,12 @@
-//! What ClusterClasses refer to, across all classes of a cache.
+//! The references of all ClusterClasses of a cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cache::{Cache, Follower};
+use super::cache::{Cache, CacheFollower};
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::Found;
 
-/// The references of each class, each with the number of classes that have it.
+/// The references of each class, and the number of classes that have each reference.
 #[derive(Debug)]
 pub(super) struct ClassUses<T> {
     of_class: BTreeMap<ObjectKey, BTreeSet<T>>,
@@ -14,7 +14,7 @@ pub(super) struct ClassUses<T> {
     of: fn(&ClusterClass) -> BTreeSet<T>,
 }
 
-/// What a change of a class has changed.
+/// The references that a change of a class added and removed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UseChange<T> {
     /// All references of the class.
@@ -24,21 +24,21 @@ pub(super) struct UseChange<T> {
 }
 
 impl<T: Ord + Clone> ClassUses<T> {
-    /// Nothing yet; `of` gives the references of a class.
+    /// No classes yet; `of` returns the references of a class.
     pub(super) fn new(of: fn(&ClusterClass) -> BTreeSet<T>) -> Self {
         ClassUses { of_class: BTreeMap::new(), counts: BTreeMap::new(), of }
     }
 
-    /// Takes over a class as the cache has it. One that is gone or does not decode refers to nothing.
+    /// Updates a class from the cache. A class that is deleted or does not decode has no references.
     pub(super) fn update(&mut self, cache: &Cache, class: &ObjectKey) -> UseChange<T> {
         let used = match cache.facts().class(class) {
             Found::Yes(class) => (self.of)(&class),
             _ => BTreeSet::new(),
         };
-        self.put(class, used)
+        self.replace(class, used)
     }
 
-    fn put(&mut self, class: &ObjectKey, used: BTreeSet<T>) -> UseChange<T> {
+    fn replace(&mut self, class: &ObjectKey, used: BTreeSet<T>) -> UseChange<T> {
         for one in &used {
             *self.counts.entry(one.clone()).or_default() += 1;
         }
@@ -58,14 +58,14 @@ impl<T: Ord + Clone> ClassUses<T> {
         UseChange { used, unused }
     }
 
-    /// Everything that some class refers to.
+    /// The references of all classes.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.counts.keys()
     }
 }
 
 /// The next classes that change; waits for a change.
-pub(super) async fn next_classes(follower: &mut Follower) -> BTreeSet<ObjectKey> {
+pub(super) async fn next_classes(follower: &mut CacheFollower) -> BTreeSet<ObjectKey> {
     loop {
         let classes = follower.next().await.classes;
         if !classes.is_empty() {
@@ -82,7 +82,7 @@ mod tests {
     fn a_reference_is_unused_once_no_class_has_it() {
         let mut uses: ClassUses<u8> = ClassUses::new(|_| BTreeSet::new());
         let mut put = |class: &str, used: &[u8]| {
-            let change = uses.put(&ObjectKey::new("ns", class), used.iter().copied().collect());
+            let change = uses.replace(&ObjectKey::new("ns", class), used.iter().copied().collect());
             (change.unused.into_iter().collect::<Vec<_>>(), uses.all().copied().collect::<Vec<_>>())
         };
         assert_eq!(put("a", &[1, 2]), (vec![], vec![1, 2]));

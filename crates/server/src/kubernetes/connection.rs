@@ -1,8 +1,8 @@
-//! The client of the API server, whose connections are given up when the server is silent.
+//! The client of the API server, which closes connections to a silent server.
 //!
-//! kube's own client speaks HTTP/1.1, in which a silent server looks like one without news. With HTTP/2, which kube-apiserver
-//! offers, all requests share a connection, and a ping that is not answered ends all of them, as in client-go. Behind a proxy
-//! that speaks HTTP/1.1 only, the limits of watches and of single requests remain.
+//! kube's own client speaks HTTP/1.1, in which a silent server looks like one without news. With HTTP/2, which
+//! kube-apiserver offers, all requests share a connection, and a ping that is not answered ends all of them, as in
+//! client-go. Behind a proxy that speaks HTTP/1.1 only, the limits of watches and of single requests remain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use tower::{BoxError, ServiceExt};
 
 use super::retry_after;
 
-/// The window of a connection in bytes. Its streams have windows of their own, so streams that are not read at the moment, such as busy
-/// watches, must not use up that of the connection.
+/// The window of a connection in bytes. Streams have separate windows, so streams that are not read at the moment, such
+/// as busy watches, must not use up the window of the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// How long a connection may take until it is encrypted. TCP repeats packets that were lost while the network was down after pauses
-/// that double, so a new attempt is sooner.
+/// Timeout of connecting, with the TLS handshake. TCP resends packets that were lost while the network was down after
+/// pauses that double, so a new attempt is faster.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// When a silent API server is noticed.
+/// The pings that detect a silent API server.
 #[derive(Clone, Copy, Debug)]
 pub struct Pings {
     /// The silence after which a ping is sent.
@@ -37,8 +37,8 @@ pub struct Pings {
 }
 
 impl Default for Pings {
-    /// More often than client-go, which pings after 30 s and waits for 15 s: until a dead connection is noticed, reviews are answered
-    /// from caches that are not current.
+    /// More often than client-go, which pings after 30 s and waits for 15 s: until a dead connection is detected,
+    /// reviews are answered from outdated caches.
     fn default() -> Self {
         Pings { interval: Duration::from_secs(10), timeout: Duration::from_secs(10) }
     }

@@ -1,5 +1,5 @@
-//! The labels of CustomResourceDefinitions, which say what contract a version follows (CT-2.2, CS-08). Nothing else of them is
-//! read or kept (PERF-07).
+//! The labels of CustomResourceDefinitions, which name the contract of each version (CT-2.2, CS-08). Nothing else of
+//! them is read or kept (PERF-07).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,14 +11,14 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::Selection;
+use super::WatchSelection;
 use super::address::Resource;
-use super::follow::{StoreChange, WatchedKind};
-use super::metadata::{self, Metadata};
+use super::metadata::{self, ObjectMetadata};
+use super::observations::{StoreChange, WatchedKind};
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 
-/// Why the definition of a kind cannot be looked at.
+/// Why the definition of a kind cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// No error about the object that was asked for, which may exist for all we know (CT-4.6).
@@ -28,10 +28,10 @@ pub enum DefinitionError {
     NotListed,
 }
 
-/// The definitions of a cluster, found by the name that the provider contract prescribes.
+/// The definitions of a cluster, by the names that the provider contract prescribes.
 #[derive(Clone, Debug)]
 pub struct Definitions {
-    store: Store<Metadata>,
+    store: Store<ObjectMetadata>,
     resource: ApiResource,
     listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>>,
     /// Whether all are listed. The store of kube wakes one waiter only.
@@ -39,7 +39,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Does some work with the definitions, which are kept current meanwhile. All controllers of a process share them.
+    /// Runs work with the definitions, and keeps them current meanwhile. All controllers of a process share them.
     pub async fn beside<W: Future<Output = ()>>(
         client: kube::Client,
         metrics: Arc<Metrics>,
@@ -52,7 +52,8 @@ impl Definitions {
         }
     }
 
-    /// The definitions, and what keeps them current. It needs to get, list and watch CustomResourceDefinitions (CT-16.4).
+    /// The definitions, and the future that keeps them current. It gets, lists and watches CustomResourceDefinitions
+    /// (CT-16.4).
     pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (Self, impl Future<Output = ()> + Send) {
         let served = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let (api, resource) = (served.anywhere(client), served.as_api().clone());
@@ -61,7 +62,7 @@ impl Definitions {
         let (listed, is_listed) = watch::channel(false);
         let changed = {
             let listeners = listeners.clone();
-            move |change: StoreChange<'_, Metadata>| {
+            move |change: StoreChange<'_, ObjectMetadata>| {
                 let name = match change {
                     StoreChange::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
                     StoreChange::All => {
@@ -74,18 +75,18 @@ impl Definitions {
             }
         };
         let (objects, follow) =
-            metadata::follow(api, resource.clone(), Selection::default(), watched, metrics, changed);
+            metadata::follow(api, resource.clone(), WatchSelection::default(), watched, metrics, changed);
         (Definitions { store: objects.store().clone(), resource, listeners, is_listed }, follow)
     }
 
-    /// The name of each definition that changes from now on; `None` when any may be different.
+    /// The names of definitions that change after this call; `None` when any of them may have changed.
     pub fn changes(&self) -> mpsc::UnboundedReceiver<Option<String>> {
         let (listener, changes) = mpsc::unbounded();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         changes
     }
 
-    /// Whether all are listed, and changes of that.
+    /// Whether all are listed, as a receiver of changes.
     pub fn listed(&self) -> watch::Receiver<bool> {
         self.is_listed.clone()
     }
@@ -104,11 +105,11 @@ impl Definitions {
         Ok(found.metadata.labels.clone().unwrap_or_default())
     }
 
-    /// The metadata of a definition as it is known now.
+    /// The current metadata of a definition.
     ///
     /// # Errors
     /// When the definitions are not listed yet.
-    pub fn get(&self, name: &str) -> Result<Option<Arc<Metadata>>, DefinitionError> {
+    pub fn get(&self, name: &str) -> Result<Option<Arc<ObjectMetadata>>, DefinitionError> {
         if !*self.is_listed.borrow() {
             return Err(DefinitionError::NotListed);
         }
@@ -123,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     #[tokio::test(start_paused = true)]
     async fn all_who_wait_for_the_first_list_go_on_as_soon_as_it_is_there() {
@@ -132,8 +133,8 @@ mod tests {
         let metadata = json!({"name": name, "labels": {"a": "b"}, "resourceVersion": "1"});
         let list = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]});
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        script.get(path, &[], Answer::ok(list));
-        script.get(path, &["watch=true"], Answer::Silence);
+        script.get(path, &[], ScriptedAnswer::ok(list));
+        script.get(path, &["watch=true"], ScriptedAnswer::Silence);
         let (definitions, follow) = Definitions::follow(script.client(), Arc::default());
         let started = Instant::now();
         let waiting = [(); 5].map(|()| {

@@ -1,4 +1,4 @@
-//! Which deletions of Clusters may have to wait for a hook `BeforeClusterDelete` (DEC-56).
+//! The hooks `BeforeClusterDelete` that may block the deletion of Clusters (DEC-56).
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ impl fmt::Debug for DeletionHooks {
 }
 
 impl DeletionHooks {
-    /// The hooks of ExtensionConfigs that the caller keeps current.
+    /// The hooks of these ExtensionConfigs, which the caller keeps current.
     pub fn new(client: kube::Client, configs: Arc<ExtensionConfigs>) -> Self {
         DeletionHooks { namespaces: NamespaceLabels::new(client), configs }
     }
 
-    /// Whether a hook may block the deletion of Clusters in a namespace. What is not known counts as a hook: the leader knows, and
-    /// ends a hold for which there is none.
+    /// Whether a hook may block the deletion of Clusters in a namespace. If that is unknown, a hook is assumed: the
+    /// leader knows, and removes a hold without a hook.
     pub(crate) async fn may_block(&self, namespace: &str, deadline: Instant) -> bool {
         let selectors = self.configs.deletion_hooks().unwrap_or_else(|| vec![Selector::Everything]);
         for selector in selectors {

@@ -1,4 +1,4 @@
-//! Whether applying something would change anything: two dry runs, and a memory of what they came to.
+//! Whether applying an object would change it: two dry runs, and a cache of their results.
 //!
 //! ```text
 //!            ┌─ remembered: nothing changes ──────────────────────────────────────► Same
@@ -7,8 +7,8 @@
 //!               apply what is there ┘ stored                               else ──► Differs
 //! ```
 //!
-//! What is there is applied as well, so that it gets the defaults and the conversions of today, and only what really differs
-//! is left (SSA-10, ROT-07).
+//! The existing object is applied as well, so that it gets the current defaults and conversions, and only real
+//! differences are left (SSA-10, ROT-07).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,31 +23,31 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{self, Resource};
-use super::overload::Overload;
-use super::untyped::{self, RequestError};
+use super::overload::ApiOverload;
+use super::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::{Controller, Metrics};
 use engine::topology::plan::MANAGER;
 use model::hub::{Object, ObjectRef, WrongType, annotation};
 use model::world::{Answer, Ask, DryRun, DryRunCall, Found};
 use schema::ssa::{ElementPath, FieldSet, InvalidManagedFields, ManagedFields, SENT, reduce, with_managers};
 
-/// How long "nothing changes" is remembered since it was last asked for (PERF-01).
+/// Time since the last use for which the result "nothing changes" is cached (PERF-01).
 const MEMORY: Duration = Duration::from_mins(30);
-/// How often expired entries are dropped.
+/// Interval in which expired entries are dropped.
 const SWEEP: Duration = Duration::from_mins(10);
-/// How many questions may be with the API server at a time.
+/// Maximum number of concurrent dry runs.
 const AT_A_TIME: usize = 32;
-/// The controller that asks, in metrics.
+/// The metric label of the controller.
 const CONTROLLER: Controller = Controller { controller: "topology" };
-/// What is sent or set, and not compared (SSA-11, SSA-18).
+/// Annotations that are sent or set, and not compared (SSA-11, SSA-18).
 const UNCOMPARED: [&str; 2] = [annotation::DRY_RUN, annotation::CONVERSION_DATA];
 
-/// Asks an API server what applying something would change.
+/// Computes by dry runs of an API server how applying an object would change it.
 pub struct DryRuns {
     client: kube::Client,
     metrics: Arc<Metrics>,
     running: Semaphore,
-    unchanged: Mutex<Unchanged>,
+    unchanged: Mutex<UnchangedCalls>,
 }
 
 impl fmt::Debug for DryRuns {
@@ -60,7 +60,7 @@ impl fmt::Debug for DryRuns {
 #[derive(Debug, thiserror::Error)]
 pub enum DryRunError {
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(#[from] ApiRequestError),
     #[error(transparent)]
     WrongType(#[from] WrongType),
     #[error(transparent)]
@@ -70,30 +70,30 @@ pub enum DryRunError {
 }
 
 impl DryRunError {
-    /// Whether the API server answered 403: the caller may not apply the object, or an admission webhook denied it.
+    /// Whether the status is 403: the caller may not apply the object, or an admission webhook denied it.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, DryRunError::Request(error) if error.is_forbidden())
     }
 
-    /// The overload because of which there is no answer.
-    fn overload(&self) -> Option<Overload> {
+    /// The overload that caused the error.
+    fn overload(&self) -> Option<ApiOverload> {
         if let DryRunError::Request(error) = self { error.overload() } else { None }
     }
 }
 
 impl DryRuns {
-    /// One that asks with `client`, and remembers nothing yet.
+    /// Dry runs with `client` and an empty cache.
     pub fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
         let (running, unchanged) = (Semaphore::new(AT_A_TIME), Mutex::default());
         DryRuns { client, metrics, running, unchanged }
     }
 
-    /// The answer to a [`model::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). That a server refuses
-    /// the error contains the object to apply, with its name (RS-36).
+    /// The answer to a [`model::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). If the server
+    /// rejects the request, the error contains the object to apply, with its name (RS-36).
     ///
     /// # Errors
     /// When the API server is too busy to answer.
-    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Result<Answer, Overload> {
+    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Result<Answer, ApiOverload> {
         let found = match self.attempt(call, deadline).await {
             Ok(found) => Found::Yes(found),
             Err(error) => {
@@ -107,34 +107,34 @@ impl DryRuns {
         Ok(call.answer(found))
     }
 
-    /// What applying something would change, at `deadline` at the latest (SSA-07 to SSA-14).
+    /// The changes of applying an object, at `deadline` at the latest (SSA-07 to SSA-14).
     ///
     /// # Errors
     /// When the API server rejects the object to apply, or times out.
     pub async fn attempt(&self, call: &DryRunCall, deadline: Instant) -> Result<DryRun, DryRunError> {
-        let key = Key::of(call);
+        let key = DryRunKey::for_call(call);
         if self.unchanged().has(&key) {
             self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
             return Ok(DryRun::Same);
         }
         self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
         let run = async {
-            let _running = self.running.acquire().await.map_err(|_| RequestError::TimedOut)?;
+            let _running = self.running.acquire().await.map_err(|_| ApiRequestError::TimedOut)?;
             self.run(call).await
         };
-        let found = timeout_at(deadline, run).await.unwrap_or(Err(RequestError::TimedOut.into()))?;
+        let found = timeout_at(deadline, run).await.unwrap_or(Err(ApiRequestError::TimedOut.into()))?;
         if found == DryRun::Same {
             self.unchanged().put(key);
         }
         Ok(found)
     }
 
-    /// Whether the caller has the permission to apply an object: an API server says 403 as well when a webhook denies it.
+    /// Whether the caller has the permission to apply an object: the status is 403 also when a webhook denies it.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, RequestError> {
-        let resource = Resource::of(&object.api_version, &object.kind)?;
+    pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, ApiRequestError> {
+        let resource = Resource::from_api_version(&object.api_version, &object.kind)?;
         let asked = ResourceAttributes {
             verb: Some("patch".to_owned()),
             group: Some(object.group().to_owned()),
@@ -167,12 +167,12 @@ impl DryRuns {
         Ok(DryRun::Differs { current: Arc::new(current), desired: Arc::new(desired) })
     }
 
-    fn unchanged(&self) -> std::sync::MutexGuard<'_, Unchanged> {
+    fn unchanged(&self) -> std::sync::MutexGuard<'_, UnchangedCalls> {
         self.unchanged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why there is no answer, with the name of the object.
+/// The reason of a missing answer, with the name of the object.
 pub fn unreadable(object: &ObjectRef, error: &DryRunError) -> String {
     format!("{object} failed to apply in a dry run: {error}")
 }
@@ -182,14 +182,14 @@ fn object(text: &str) -> Result<Object, DryRunError> {
     Object::try_from(value).map_err(|_| DryRunError::NoObject)
 }
 
-/// What is sent of an object, marked as a dry run (SSA-02, SSA-08).
+/// The object to send, marked as a dry run (SSA-02, SSA-08).
 fn marked(object: &Object) -> Result<Object, DryRunError> {
     let mut marked = Object::try_from(reduce(&object.to_value(), SENT, &[])).map_err(|_| DryRunError::NoObject)?;
     marked.members_mut_at("metadata.annotations")?.insert(annotation::DRY_RUN.to_owned(), json!(""));
     Ok(marked)
 }
 
-/// What is compared of an answer: what topologies send, and what their manager owns of it (SSA-11).
+/// The compared part of a response: the fields that topologies send, and those that their manager owns (SSA-11).
 fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, DryRunError> {
     /// The annotations that are not compared, as fields.
     static FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
@@ -209,33 +209,33 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
     Object::try_from(cleaned).map_err(|_| DryRunError::NoObject)
 }
 
-/// A dry run, in few bytes: an object at a version, and the applied fields (SSA-07).
+/// A compact key of a dry run: an object at a version, and the applied fields (SSA-07).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct DryRunKey {
     object: ObjectRef,
     version: String,
-    /// Of what is sent, its uid included. With 32 bits, one change in four thousand million would be overlooked for half an
-    /// hour; these are 64.
+    /// Of what is sent, its uid included. With 32 bits, one change in four thousand million would be overlooked for
+    /// half an hour; these are 64.
     hash: u64,
 }
 
-impl Key {
-    fn of(call: &DryRunCall) -> Self {
+impl DryRunKey {
+    fn for_call(call: &DryRunCall) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, call.sent.as_bytes());
         let hash = digest.as_ref().iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
-        Key { object: call.object.clone(), version: call.version.clone(), hash }
+        DryRunKey { object: call.object.clone(), version: call.version.clone(), hash }
     }
 }
 
-/// Dry runs without changes, and when each was last requested (PERF-01).
+/// Dry runs without changes, and the time of the last request for each (PERF-01).
 #[derive(Debug, Default)]
-struct Unchanged {
-    keys: HashMap<Key, Instant>,
+struct UnchangedCalls {
+    keys: HashMap<DryRunKey, Instant>,
     swept: Option<Instant>,
 }
 
-impl Unchanged {
-    fn has(&mut self, key: &Key) -> bool {
+impl UnchangedCalls {
+    fn has(&mut self, key: &DryRunKey) -> bool {
         match self.keys.get_mut(key) {
             Some(used) if used.elapsed() < MEMORY => {
                 *used = Instant::now();
@@ -245,7 +245,7 @@ impl Unchanged {
         }
     }
 
-    fn put(&mut self, key: Key) {
+    fn put(&mut self, key: DryRunKey) {
         let now = Instant::now();
         if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             self.keys.retain(|_, used| used.elapsed() < MEMORY);
@@ -262,7 +262,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ObjectKey;
 
     const PATH: &str = "/apis/g.io/v1/namespaces/ns/forges/f";
@@ -322,7 +322,7 @@ mod tests {
         DryRuns::new(script.client(), Arc::default())
     }
 
-    async fn attempted(dry_runs: &DryRuns, call: &DryRunCall) -> Result<Answer, Overload> {
+    async fn attempted(dry_runs: &DryRuns, call: &DryRunCall) -> Result<Answer, ApiOverload> {
         dry_runs.answer(call, Instant::now() + Duration::from_secs(9)).await
     }
 
@@ -336,7 +336,8 @@ mod tests {
         // SSA-07 to SSA-14, SSA-18, PERF-01, CT-9.2: a dry run, and the annotation in the object
         let script = Script::default();
         let dry_runs = dry_runs(&script);
-        // The dry run of what is there gives everything to its manager, which says nothing; times and marks say nothing either.
+        // The dry run of what is there gives everything to its manager, which says nothing; times and marks say nothing
+        // either.
         let normal = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size"])));
         let taken = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size", "theirs"])));
         answers(&script, normal(), taken());

@@ -1,6 +1,6 @@
 //! Events, as `kubectl describe` shows them (EV-01 to EV-09).
 //!
-//! What is told again within an hour is counted on the event that is there.
+//! Repeats within an hour increment the count of the existing event.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -16,39 +16,39 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::address::{self, Malformed, One};
+use super::address::{self, InvalidSegment, ObjectApi};
 use super::describe;
 use model::hub::{ObjectKey, ObjectRef};
 use schema::field::plain;
 
-/// How long all events of a run may take together: they hold nothing up.
+/// Timeout of writing all events of a run, so that they do not delay it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many different events are remembered to be counted, and for how long.
+/// Capacity and lifetime of the cache of written events, whose repeats are counted.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("it is more than none");
 const MEMORY: Duration = Duration::from_hours(1);
-/// The longest message and the longest reason that an API server takes, in bytes, and the longest name.
+/// Maximum lengths of a message, a reason and a name that an API server accepts, in bytes.
 const LONGEST: usize = 1024;
 const LONGEST_REASON: usize = 128;
 const LONGEST_NAME: usize = 253;
 
-/// Why there is an event.
+/// The type and the reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reason {
+pub(crate) struct EventReason {
     /// One word, such as `TopologyCreate`.
     pub name: &'static str,
     pub is_warning: bool,
 }
 
-impl Reason {
-    /// Something that is as it should be.
+impl EventReason {
+    /// The reason of an event of type Normal.
     pub(crate) const fn normal(name: &'static str) -> Self {
         assert!(name.len() <= LONGEST_REASON);
-        Reason { name, is_warning: false }
+        EventReason { name, is_warning: false }
     }
 
-    /// Something that should not be.
+    /// The reason of an event of type Warning.
     pub(crate) const fn warning(name: &'static str) -> Self {
-        Reason { is_warning: true, ..Reason::normal(name) }
+        EventReason { is_warning: true, ..EventReason::normal(name) }
     }
 
     const fn type_(self) -> &'static str {
@@ -56,41 +56,42 @@ impl Reason {
     }
 }
 
-/// Something that has happened to an object.
+/// An event about an object that is not written yet.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedEvent {
     object: ObjectRef,
     uid: String,
-    reason: Reason,
+    reason: EventReason,
     message: String,
     at: Timestamp,
 }
 
 impl QueuedEvent {
-    /// It has happened just now. The message is one line in plain characters, and as long as an event takes (DEC-64).
-    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+    /// An event of this moment. The message is made one line of plain characters, and cut at the maximum length
+    /// (DEC-64).
+    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: EventReason, message: String) -> Self {
         let message = shortened(&plain(&message));
         QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
     }
 }
 
 /// Object, reason and message.
-type Key = (String, Reason, String);
+type EventKey = (String, EventReason, String);
 
-/// An event that is there.
+/// An event that was written.
 #[derive(Clone, Debug)]
-struct Known {
+struct WrittenEvent {
     name: String,
     count: i32,
     last: Instant,
 }
 
-/// Writes events. That one cannot be written is logged, and no run fails because of it.
+/// Writes events. A failure is logged, and fails no run.
 pub(crate) struct Recorder {
     /// Who reports them.
     reporter: &'static str,
     client: kube::Client,
-    known: Mutex<LruCache<Key, Known>>,
+    known: Mutex<LruCache<EventKey, WrittenEvent>>,
 }
 
 impl fmt::Debug for Recorder {
@@ -100,12 +101,12 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Events that a controller reports.
+    /// A recorder for the events of a controller.
     pub(crate) fn new(client: kube::Client, reporter: &'static str) -> Self {
         Recorder { reporter, client, known: Mutex::new(LruCache::new(REMEMBERED)) }
     }
 
-    /// Writes what has happened, in this order.
+    /// Writes events in this order.
     pub(crate) async fn write(&self, events: Vec<QueuedEvent>) {
         let count = events.len();
         let all = async {
@@ -137,18 +138,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// Counts an event once more, unless it is gone.
-    async fn count(&self, event: &QueuedEvent, known: Known) -> kube::Result<Option<Known>> {
+    /// Increments the count of an event, unless it is deleted.
+    async fn count(&self, event: &QueuedEvent, known: WrittenEvent) -> kube::Result<Option<WrittenEvent>> {
         let count = known.count.saturating_add(1);
         let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(event.at)}));
         match self.event(event, &known.name)?.patch(&PatchParams::default(), &patch).await {
-            Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
+            Ok(_) => Ok(Some(WrittenEvent { count, last: Instant::now(), ..known })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn create(&self, event: &QueuedEvent) -> kube::Result<Known> {
+    async fn create(&self, event: &QueuedEvent) -> kube::Result<WrittenEvent> {
         let QueuedEvent { object, uid, reason, message, at } = event;
         let name = name(&object.key.name, *at);
         let written = Event {
@@ -176,10 +177,10 @@ impl Recorder {
             ..Event::default()
         };
         self.event(event, &name)?.create(&PostParams::default(), &written).await?;
-        Ok(Known { name, count: 1, last: Instant::now() })
+        Ok(WrittenEvent { name, count: 1, last: Instant::now() })
     }
 
-    fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
+    fn event(&self, event: &QueuedEvent, name: &str) -> Result<ObjectApi<Event>, InvalidSegment> {
         address::one(self.client.clone(), &ObjectKey::new(namespace_of(&event.object), name))
     }
 }
@@ -191,7 +192,7 @@ fn name(object: &str, at: Timestamp) -> String {
     object[..end].trim_end_matches(['.', '-']).to_owned() + &time
 }
 
-/// Where the events of an object are; those of objects without a namespace are in the default one.
+/// The namespace of the events of an object; `default` for objects without a namespace.
 fn namespace_of(object: &ObjectRef) -> &str {
     match &*object.key.namespace {
         "" => "default",
@@ -199,7 +200,7 @@ fn namespace_of(object: &ObjectRef) -> &str {
     }
 }
 
-/// As much of a text as an event takes.
+/// The text, cut at the maximum length of a message.
 fn shortened(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();
@@ -216,7 +217,8 @@ mod tests {
     fn an_event_is_one_line_that_the_api_server_accepts() {
         // DEC-64
         let object = ObjectRef::new("v1", "ConfigMap", ObjectKey::new("ns", "a"));
-        let message = |text: &str| QueuedEvent::now(&object, "u", Reason::normal("Tested"), text.to_owned()).message;
+        let message =
+            |text: &str| QueuedEvent::now(&object, "u", EventReason::normal("Tested"), text.to_owned()).message;
         assert_eq!(message("a\nb\r\u{1b}[2J\u{9b}\u{202e}"), r"a\nb\r\u{1b}[2J\u{9b}\u{202e}");
         for text in ["é".repeat(LONGEST), "\u{1b}".repeat(LONGEST)] {
             let message = message(&text);

@@ -1,8 +1,8 @@
-//! The ExtensionConfigs as reviews need them: which deletions of Clusters may have to wait for a hook (DEC-56), and whether an
-//! extension may update machines in place (RH-1.2).
+//! The ExtensionConfigs for reviews: which hooks may block the deletion of Clusters (DEC-56), and whether an extension
+//! may update machines in place (RH-1.2).
 //!
-//! Each replica answers reviews, and only the leader discovers extensions. So each replica follows the ExtensionConfigs, whose status
-//! lists their handlers, and a review asks for nothing (DEC-57).
+//! Each replica answers reviews, and only the leader discovers extensions. So each replica follows the
+//! ExtensionConfigs, whose status lists their handlers, and a review sends no request (DEC-57).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,16 +11,16 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::api::DynamicObject;
 
-use super::Selection;
+use super::WatchSelection;
 use super::address::Resource;
-use super::follow::{self, Observation, WatchedKind, key_of};
+use super::observations::{self, Observation, WatchedKind, key_of};
 use crate::telemetry::metrics::Metrics;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION, may_handle};
 use engine::extensions::{ExtensionConfig, Selector};
 use engine::topology::plan::updates_in_place;
 use model::hub::{Hook, Object};
 
-/// How long a server that does not know the kind is left alone.
+/// Delay before the list is retried on a server that does not serve the kind.
 const UNSERVED: Duration = Duration::from_mins(1);
 
 /// The ExtensionConfigs of a cluster.
@@ -30,7 +30,7 @@ pub struct ExtensionConfigs {
     known: RwLock<Option<BTreeMap<String, Handlers>>>,
 }
 
-/// What the handlers of an ExtensionConfig may do.
+/// The handlers of an ExtensionConfig that matter to reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Handlers {
     /// The namespaces in which they may hold deletions.
@@ -51,7 +51,7 @@ impl ExtensionConfigs {
         known.as_ref()?.iter().find(|(_, handlers)| handlers.updates_in_place).map(|(name, _)| name.clone())
     }
 
-    /// Keeps them current, for ever. Where the kind is not served there is none.
+    /// Keeps them current; never ends. If the kind is not served, there are none.
     pub async fn follow(self: Arc<Self>, client: kube::Client, metrics: Arc<Metrics>) {
         let resource = Resource::known(CONFIG_GROUP, CONFIG_VERSION, CONFIG_KIND);
         loop {
@@ -60,7 +60,7 @@ impl ExtensionConfigs {
                 ends_if_unserved: true,
                 ..WatchedKind::own(CONFIG_KIND, &format!("{CONFIG_GROUP}/{CONFIG_VERSION}"))
             };
-            let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+            let mut seen = observations::follow(api, WatchSelection::default(), watched, metrics.clone());
             let mut listed = BTreeMap::new();
             while let Some(seen) = seen.next().await {
                 self.take(seen, &mut listed);
@@ -70,7 +70,8 @@ impl ExtensionConfigs {
         }
     }
 
-    /// Takes over what the watch has shown. What the first list has counts once it is complete; until then it is in `listed`.
+    /// Applies an observation. The objects of the first list count once it is complete; until then they are in
+    /// `listed`.
     fn take(&self, seen: Observation<DynamicObject>, listed: &mut BTreeMap<String, Handlers>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let configs = known.as_mut().unwrap_or(&mut *listed);
@@ -94,7 +95,7 @@ impl ExtensionConfigs {
     }
 }
 
-/// What the handlers of an ExtensionConfig may do; `None` for one that does nothing of interest.
+/// The handlers of an ExtensionConfig that matter to reviews; `None` without any.
 fn handlers(config: &DynamicObject) -> Option<Handlers> {
     let object = Object::try_from(serde_json::to_value(config).ok()?).ok()?;
     let updates_in_place = updates_in_place(object.at("status.handlers"));
@@ -112,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
 
     #[test]
     fn the_extension_that_updates_machines_in_place_follows_the_watch() {
@@ -123,7 +124,7 @@ mod tests {
                 "metadata": {"name": name}, "status": {"handlers": handlers}}))
             .unwrap()
         };
-        let (configs, mut lists, mut listed) = (ExtensionConfigs::default(), Lists::default(), BTreeMap::new());
+        let (configs, mut lists, mut listed) = (ExtensionConfigs::default(), ListProgress::default(), BTreeMap::new());
         let mut see = |event| {
             configs.take(lists.seen(event), &mut listed);
             configs.updater()

@@ -1,4 +1,4 @@
-//! Answers of Runtime Extensions: which handlers are called for an object, and what is remembered of their answers.
+//! Answers of Runtime Extensions: which handlers are called for an object, and the cache of their answers.
 //!
 //! ```text
 //! ExtensionConfigs ─► discovery (reconciler) ─► Registry ─┐
@@ -6,7 +6,7 @@
 //! DiscoverVariables ──────────────────────────────────────┘
 //! ```
 //!
-//! Everything that is remembered may be lost at any time (RH-9.7).
+//! Everything in the cache may be lost at any time (RH-9.7).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 use tokio::time::{Instant, timeout};
 
-use super::kept::Kept;
+use super::expiring_cache::ExpiringCache;
 use super::namespaces::{NamespaceError, NamespaceLabels};
 use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, ClientError, Clients};
@@ -34,42 +34,43 @@ use engine::extensions::{
 use model::hub::{Hook, ObjectKey};
 use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 
-/// How long an answer that blocks is remembered at most (RH-9.3, PERF-03).
+/// Maximum time for which a blocking answer is cached (RH-9.3, PERF-03).
 const BLOCKING: Duration = Duration::from_hours(24);
-/// How long plans of upgrades, variables and patches are remembered (RH-9.1, RH-9.5, PERF-04, PERF-05).
+/// Time for which plans of upgrades, variables and patches are cached (RH-9.1, RH-9.5, PERF-04, PERF-05).
 const ANSWERS: Duration = Duration::from_mins(10);
-/// How long the start waits for extensions; Discovery has ten seconds.
+/// Maximum time for which the start waits for extensions; Discovery has ten seconds.
 const SETTLING: Duration = Duration::from_secs(15);
-/// Bytes of an answer that is decoded at once; a longer one leaves the threads of connections.
+/// Maximum size of an answer that is decoded inline; a longer one is decoded on a blocking thread.
 const INLINE: usize = 64 * 1024;
-/// How many calls of one extension there are at a time. One that hangs holds up no more runs than this, of those that there are at a time.
+/// Maximum number of concurrent calls of one extension, and so of the runs that an extension without response can
+/// delay.
 const CALLS: usize = 16;
-/// How long a call waits for others of its extension.
+/// Maximum time for which a call waits for other calls of its extension.
 const QUEUEING: Duration = Duration::from_secs(2);
-/// Entries of the memories whose values are small.
+/// Capacity of the caches with small values, in entries.
 const ENTRIES: usize = 16_384;
-/// Bytes of remembered patches, and of remembered variables.
+/// Capacity of the caches of patches and of variables, in bytes.
 const BYTES: usize = 64 << 20;
 
-/// The extensions of a process that reconciles.
-pub struct Extensions {
+/// Calls the extensions of a process that reconciles.
+pub struct ExtensionCaller {
     /// `None` until the ExtensionConfigs are listed (RH-3.7).
     registry: RwLock<Option<ExtensionRegistry>>,
     changes: watch::Sender<u64>,
     clients: Clients,
-    blocking: Kept<(Hook, ObjectKey), Wait>,
+    blocking: ExpiringCache<(Hook, ObjectKey), BlockingAnswer>,
     /// The answers of handlers to hooks of which not all handlers have answered.
-    begun: Kept<(ObjectKey, Key), Retry>,
-    plans: Kept<(String, String), PlannedVersions>,
-    patches: Kept<Key, PatchAnswer>,
-    variables: Kept<Key, Arc<[Value]>>,
+    begun: ExpiringCache<(ObjectKey, AnswerKey), Retry>,
+    plans: ExpiringCache<(String, String), PlannedVersions>,
+    patches: ExpiringCache<AnswerKey, PatchAnswer>,
+    variables: ExpiringCache<AnswerKey, Arc<[Value]>>,
     namespaces: NamespaceLabels,
     /// The calls that each ExtensionConfig may still have at a time.
     calls: Mutex<HashMap<String, Arc<Semaphore>>>,
     metrics: Arc<Metrics>,
 }
 
-/// Why an extension gives no answer.
+/// Why there is no answer of an extension.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtensionError {
     /// Which extensions there are is not known yet.
@@ -106,7 +107,7 @@ impl From<NotRegistered> for ExtensionError {
     }
 }
 
-/// Why no call is made. The failure policy decides about calls that failed, and about nothing else (RH-7.3).
+/// Why no call is made. The failure policy applies only to failed calls (RH-7.3).
 #[derive(Debug, thiserror::Error)]
 pub enum NotCalled {
     #[error("its extension has {CALLS} calls to answer")]
@@ -137,46 +138,46 @@ pub enum DiscoverError {
     Answer(#[from] DiscoveryError),
 }
 
-/// An error in the words of conditions, which do not change from call to call.
+/// An error as conditions show it, without parts that change from call to call.
 fn in_conditions(error: &impl fmt::Display) -> String {
     sanitize(&error.to_string())
 }
 
-/// The hash of everything that an answer depends on.
-type Key = [u8; 32];
+/// The hash of the input of an answer.
+type AnswerKey = [u8; 32];
 
-/// An answer that blocks.
+/// A blocking answer.
 #[derive(Clone, Debug)]
-struct Wait {
+struct BlockingAnswer {
     until: Instant,
     message: String,
 }
 
-impl fmt::Debug for Extensions {
+impl fmt::Debug for ExtensionCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Extensions")
     }
 }
 
-impl Extensions {
-    /// No extension is known yet.
+impl ExtensionCaller {
+    /// A caller without registered extensions.
     pub fn new(client: kube::Client, clients: Clients, metrics: Arc<Metrics>) -> Self {
-        Extensions {
+        ExtensionCaller {
             registry: RwLock::default(),
             changes: watch::channel(0).0,
             clients,
-            blocking: Kept::new(BLOCKING, ENTRIES),
-            begun: Kept::new(ANSWERS, ENTRIES),
-            plans: Kept::new(ANSWERS, ENTRIES),
-            patches: Kept::new(ANSWERS, BYTES),
-            variables: Kept::new(ANSWERS, BYTES),
+            blocking: ExpiringCache::new(BLOCKING, ENTRIES),
+            begun: ExpiringCache::new(ANSWERS, ENTRIES),
+            plans: ExpiringCache::new(ANSWERS, ENTRIES),
+            patches: ExpiringCache::new(ANSWERS, BYTES),
+            variables: ExpiringCache::new(ANSWERS, BYTES),
             namespaces: NamespaceLabels::new(client),
             calls: Mutex::default(),
             metrics,
         }
     }
 
-    /// Changes the registry, which begins empty.
+    /// Changes the registry, which is empty at the start.
     pub fn change(&self, change: impl FnOnce(&mut ExtensionRegistry)) {
         {
             let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
@@ -188,12 +189,12 @@ impl Extensions {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Forgets all registrations: they are not kept up to date while another process leads.
+    /// Drops all registrations: they are not kept current while another process leads.
     pub fn reset(&self) {
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Tells of each change of the registry.
+    /// A receiver that is notified of each change of the registry.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -203,7 +204,7 @@ impl Extensions {
         self.look_up(ExtensionRegistry::versions).unwrap_or_default()
     }
 
-    /// Whether the answers of extensions do not wait for this any more.
+    /// Whether the answers of extensions no longer wait for this cache.
     pub fn has(&self, unlisted: &Unlisted) -> bool {
         let is_ready = |registry: &ExtensionRegistry| match unlisted {
             Unlisted::Extension(config) => !registry.is_pending(config),
@@ -212,20 +213,20 @@ impl Extensions {
         self.look_up(is_ready).unwrap_or(false)
     }
 
-    /// Waits until every extension that was there at the start has been called, but not for one that hangs: what it would be asked is
-    /// an error until then (RH-3.7).
+    /// Waits until every extension that existed at the start has been called, but at most [`SETTLING`]: until its
+    /// discovery, an extension that does not respond is an error of its calls (RH-3.7).
     pub async fn settled(&self) {
         let mut changes = self.changes();
         let settled = changes.wait_for(|_| self.look_up(ExtensionRegistry::is_settled).unwrap_or(false));
         let _ = timeout(SETTLING, settled).await;
     }
 
-    /// What is registered for an ExtensionConfig.
+    /// The registration of an ExtensionConfig.
     pub fn registered(&self, config: &str) -> Option<Arc<RegisteredConfig>> {
         self.look_up(|registry| registry.get(config).cloned()).ok().flatten()
     }
 
-    /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
+    /// Whether an ExtensionConfig existed when this process began to lead, and has not been discovered since.
     pub fn is_expected(&self, config: &str) -> bool {
         self.look_up(|registry| registry.is_expected(config)).unwrap_or(false)
     }
@@ -240,7 +241,7 @@ impl Extensions {
     /// The answer to a need that extensions can answer.
     ///
     /// # Errors
-    /// When it is not known yet which extensions there are.
+    /// While the extensions are not listed yet.
     pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Result<Option<Answer>, Unlisted> {
         Ok(Some(match need {
             Need::Hook(call) => call.answer(answered(self.hook(call, deadline).await)?),
@@ -267,7 +268,7 @@ impl Extensions {
         Ok(Registration::from_discovery(config, &answer, settings)?)
     }
 
-    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
+    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), cached by RH-9.1.
     ///
     /// # Errors
     /// When there is no such handler, or it fails.
@@ -298,8 +299,8 @@ impl Extensions {
         Ok(variables)
     }
 
-    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before all were called fails; the next one
-    /// calls the others, so that handlers which take long together are all called at last.
+    /// The combined answer of all handlers of a lifecycle hook (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before
+    /// all were called fails; the next run calls the others, so that slow handlers are all called eventually.
     async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
         let HookCall { hook, cluster, request } = call;
         let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
@@ -314,10 +315,10 @@ impl Extensions {
                 return Ok(Found::Yes(HookAnswer::Retry { after_seconds, message: wait.message }));
             }
         }
-        let mut all: Vec<((ObjectKey, Key), Retry)> = Vec::new();
+        let mut all: Vec<((ObjectKey, AnswerKey), Retry)> = Vec::new();
         for one in called {
             let request = with_settings(request, one.extension.registration.settings())?;
-            let key = (cluster.clone(), asked(*hook, &one, &request));
+            let key = (cluster.clone(), request_key(*hook, &one, &request));
             if let Some(said) = self.begun.get(&key) {
                 all.push((key, said));
                 continue;
@@ -342,12 +343,12 @@ impl Extensions {
         let answer = Retry::together(&all);
         if let HookAnswer::Retry { after_seconds, message } = &answer {
             let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
-            self.blocking.put(key, Wait { until, message: message.clone() }, 1);
+            self.blocking.put(key, BlockingAnswer { until, message: message.clone() }, 1);
         }
         Ok(Found::Yes(answer))
     }
 
-    /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
+    /// The plan of an extension, cached by its start and end version (RH-9.5, PERF-04, RH-21.3).
     async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<PlannedVersions>, ExtensionError> {
         const HOOK: &str = "GenerateUpgradePlan";
         let PlanCall { extension, cluster, request } = call;
@@ -367,8 +368,8 @@ impl Extensions {
         Ok(Found::Yes(plan))
     }
 
-    /// What the extension of a patch says. An extension gives equal requests equal answers (RH-23.5), so an answer holds for the
-    /// next runs, and a Cluster for which nothing changes calls nothing.
+    /// The answer of the extension of a patch. An extension gives equal requests equal answers (RH-23.5), so an answer
+    /// holds for the next runs, and a Cluster without changes calls nothing.
     async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
         let hook = call.hook.name();
         let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
@@ -382,12 +383,12 @@ impl Extensions {
         let read = move || (question.answer(&handler, borrowed(&outcome(&sent))), sent.is_ok());
         let (found, is_answered) = on_blocking_thread(size, read).await?;
         if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
-            self.patches.put(key, said.clone(), size + size_of::<Key>());
+            self.patches.put(key, said.clone(), size + size_of::<AnswerKey>());
         }
         Ok(found)
     }
 
-    /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
+    /// The handler with a name, if it may be called for an object (RH-7.1, RH-7.2).
     async fn one(
         &self,
         name: &str,
@@ -418,7 +419,12 @@ impl Extensions {
         Ok(selected)
     }
 
-    async fn call(&self, called: &ResolvedHandler, request: String, deadline: Instant) -> Result<Sent, ExtensionError> {
+    async fn call(
+        &self,
+        called: &ResolvedHandler,
+        request: String,
+        deadline: Instant,
+    ) -> Result<CallResult, ExtensionError> {
         let handler = || called.handler.name().to_owned();
         let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
@@ -433,11 +439,11 @@ impl Extensions {
         calls.entry(config.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CALLS))).clone()
     }
 
-    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler says, so that no
-    /// call fails because another one took long.
+    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler
+    /// says, so that no call fails because another one took long.
     ///
     /// # Errors
-    /// When the extension is not called: the failure policy decides about calls that failed, and about nothing else (RH-7.3).
+    /// When the extension is not called: the failure policy applies only to failed calls (RH-7.3).
     async fn send(
         &self,
         hook: &'static str,
@@ -445,7 +451,7 @@ impl Extensions {
         target: &CallTarget,
         request: String,
         deadline: Instant,
-    ) -> Result<Sent, NotCalled> {
+    ) -> Result<CallResult, NotCalled> {
         let client: Client = self.clients.trusting(ca)?;
         let started = Instant::now();
         if started >= deadline {
@@ -461,10 +467,11 @@ impl Extensions {
 }
 
 /// The answer to a call, or why it failed.
-type Sent = Result<Box<RawValue>, CallFailure>;
+type CallResult = Result<Box<RawValue>, CallFailure>;
 
-/// Identifies what a handler of a hook is asked: the request but for metadata and status of the Cluster, which differ from run to run.
-fn asked(hook: Hook, called: &ResolvedHandler, request: &Value) -> Key {
+/// The key of a request to a handler of a hook: without metadata and status of the Cluster, which differ from run to
+/// run.
+fn request_key(hook: Hook, called: &ResolvedHandler, request: &Value) -> AnswerKey {
     let mut request = request.clone();
     if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
         cluster.retain(|name, _| name == "spec");
@@ -472,7 +479,7 @@ fn asked(hook: Hook, called: &ResolvedHandler, request: &Value) -> Key {
     key(&[hook.name(), &called.name, &called.extension.version, &request.to_string()])
 }
 
-/// What a need is answered with: a failure is an answer, and not knowing any extension is none.
+/// The answer to a need: a failure is an answer, extensions that are not listed yet are none.
 fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
     match said {
         Ok(found) => Ok(found),
@@ -481,11 +488,11 @@ fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlis
     }
 }
 
-fn length(sent: &Sent) -> usize {
+fn length(sent: &CallResult) -> usize {
     sent.as_ref().map_or(0, |answer| answer.get().len())
 }
 
-/// Runs `work`, on a thread for work that blocks if `bytes` are many (DEC-44).
+/// Runs `work`, on a blocking thread if `bytes` is large (DEC-44).
 async fn on_blocking_thread<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -496,8 +503,8 @@ async fn on_blocking_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-/// The answer to a call, or why it failed in words.
-fn outcome(sent: &Sent) -> Result<&RawValue, String> {
+/// The answer to a call, or the message of its failure.
+fn outcome(sent: &CallResult) -> Result<&RawValue, String> {
     sent.as_deref().map_err(ToString::to_string)
 }
 
@@ -505,7 +512,7 @@ fn borrowed<'a>(outcome: &'a Result<&'a RawValue, String>) -> Result<&'a RawValu
     outcome.as_ref().map(|answer| &**answer).map_err(String::as_str)
 }
 
-fn key(parts: &[&str]) -> Key {
+fn key(parts: &[&str]) -> AnswerKey {
     let hash = digest(&SHA256, parts.join("\n").as_bytes());
     hash.as_ref().try_into().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Answers to Needs.
+//! Answers to the Needs of reviews.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,55 +8,56 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache::Cache;
-use super::impact_facts::{ImpactFacts, Watched};
-use super::live::Live;
+use super::impact_facts::{ImpactFacts, ImpactWatches};
+use super::live::LiveReader;
 use crate::telemetry::metrics::Metrics;
 use model::hub::ObjectKey;
 use model::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
-/// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
+/// Maximum time for which a review waits for an absent class, which may be created at the same time (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many reviews may wait at a time; others get the answer of the moment.
+/// Maximum number of waiting reviews; others get the current answer.
 const WAITERS: usize = 64;
 
-/// How many needs of one question are gathered at a time.
+/// Maximum number of needs of one question that are gathered concurrently.
 const AT_A_TIME: usize = 16;
 
-/// Gathers facts from the cache, waiting for those that may still arrive, and asks the API server for what is not watched.
+/// Gathers facts from the cache, waiting for those that may still arrive, and reads from the API server what is not
+/// watched.
 #[derive(Debug)]
 pub struct Gatherer {
     cache: Arc<Cache>,
     waiters: Semaphore,
-    live: Option<Live>,
+    live: Option<LiveReader>,
     impact_facts: ImpactFacts,
 }
 
 impl Gatherer {
-    /// A gatherer of what the cache holds, without a waiting caller.
+    /// A gatherer of the facts of the cache only.
     pub fn new(cache: Arc<Cache>) -> Self {
         let impact_facts = ImpactFacts::Complete(cache.clone());
         Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None, impact_facts }
     }
 
-    /// A gatherer that asks the API server for what the cache does not hold.
-    pub fn of_cluster(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        let (live, impact_facts) = (Some(Live::new(client, metrics)), ImpactFacts::Unwatched);
+    /// A gatherer that reads from the API server what the cache does not hold.
+    pub fn with_api_server(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
+        let (live, impact_facts) = (Some(LiveReader::new(client, metrics)), ImpactFacts::Unwatched);
         Gatherer { live, impact_facts, ..Gatherer::new(cache) }
     }
 
-    /// The same, with what is watched for impacts.
+    /// The same, with the watches for impacts.
     #[must_use]
-    pub fn watching(self, watched: Arc<Watched>) -> Self {
+    pub fn watching(self, watched: Arc<ImpactWatches>) -> Self {
         Gatherer { impact_facts: ImpactFacts::Watched(watched), ..self }
     }
 
     /// The same; objects of the API server keep the record of their field managers (DEC-43).
     #[must_use]
     pub fn with_owners(self) -> Self {
-        Gatherer { live: self.live.map(Live::with_owners), ..self }
+        Gatherer { live: self.live.map(LiveReader::with_owners), ..self }
     }
 
-    /// What is known now. Without an API server it is all that there is.
+    /// A world with the current facts. Without an API server, these facts are complete.
     pub fn world(&self) -> World {
         match self.live {
             Some(_) => World::new(self.cache.facts()),
@@ -64,7 +65,7 @@ impl Gatherer {
         }
     }
 
-    /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    /// The answers to needs, gathered concurrently, at `deadline` at the latest.
     pub async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
@@ -73,20 +74,20 @@ impl Gatherer {
         side_by_side(needs, |need| async move { (self.gather(&need, deadline).await, need) }).await
     }
 
-    /// The facts of impacts, for which nothing is asked (DEC-57).
+    /// The facts of impacts, for which no request is sent (DEC-57).
     pub fn impact_facts(&self) -> ImpactFacts {
         self.impact_facts.clone()
     }
 
-    /// The workload clusters that are asked for Nodes.
+    /// The workload clusters from which Nodes are read.
     #[cfg(test)]
     pub(super) fn workloads(&self) -> Option<Arc<super::workload::Workloads>> {
-        self.live.as_ref().map(Live::workloads)
+        self.live.as_ref().map(LiveReader::workloads)
     }
 
-    /// Ends connections to workload clusters whose Clusters are gone, for ever.
+    /// Closes connections to workload clusters whose Clusters are deleted; never ends.
     pub fn follow_clusters(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(Live::workloads));
+        let (cache, workloads) = (self.cache.clone(), self.live.as_ref().map(LiveReader::workloads));
         async move {
             let Some(workloads) = workloads else { return std::future::pending().await };
             let mut follower = cache.follow();
@@ -148,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ClusterClass;
     use model::world::{DefinitionName, Facts, Record, SettledClass};
 
@@ -188,7 +189,7 @@ mod tests {
             script.get(&format!("{path}{name}"), &[], Said::Silence);
         }
         let cache = Arc::new(Cache::new(Facts::complete([], [])));
-        let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
+        let gatherer = Gatherer::with_api_server(cache, script.client(), Arc::default());
         let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(DefinitionName(name.to_owned())));
         let started = Instant::now();
         let answers = gatherer.gather_all(needs, started + Duration::from_millis(1_500)).await;

@@ -5,8 +5,9 @@
 //!                                                             └─► 410 for each watch until its kind has been listed again
 //! ```
 //!
-//! A watch cannot notice it: kube-apiserver goes on with events of the restored history, or leaves out those whose version is not above the one
-//! that was asked for. The Lease is written every two seconds, so its version goes back for certain.
+//! A watch cannot detect it: kube-apiserver continues with events of the restored history, or leaves out those whose
+//! version is not above the requested one. The Lease is written every two seconds, so its version goes back in any
+//! case.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,36 +23,36 @@ use serde_json::json;
 use tokio::sync::watch;
 use tower::BoxError;
 
-/// Which history of the API server each list is from.
+/// The history of the API server, and the epoch of each list.
 #[derive(Debug)]
-pub struct History {
+pub struct ApiHistory {
     /// How often it went back.
     epoch: watch::Sender<u64>,
     /// The epoch in which each selection of objects was listed last, by path and selectors.
     listed: Mutex<HashMap<String, u64>>,
 }
 
-impl Default for History {
+impl Default for ApiHistory {
     fn default() -> Self {
-        History { epoch: watch::Sender::new(0), listed: Mutex::default() }
+        ApiHistory { epoch: watch::Sender::new(0), listed: Mutex::default() }
     }
 }
 
 type HistoryBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What a request is, as far as it matters here.
+/// The kind of a request: whether it lists or watches.
 #[derive(Debug, PartialEq, Eq)]
-enum Call {
+enum RequestKind {
     /// The first page of a list.
     List(String),
     Watch(String),
     Other,
 }
 
-impl Call {
-    fn of<B>(request: &Request<B>) -> Call {
+impl RequestKind {
+    fn from_request<B>(request: &Request<B>) -> RequestKind {
         if *request.method() != Method::GET {
-            return Call::Other;
+            return RequestKind::Other;
         }
         let query = request.uri().query().unwrap_or_default();
         let has = |name: &str| query.split('&').any(|part| part.split_once('=').unwrap_or((part, "")).0 == name);
@@ -60,25 +61,25 @@ impl Call {
         let mut selection = vec![request.uri().path()];
         selection.extend(selectors);
         if query.split('&').any(|part| part == "watch=true") {
-            return Call::Watch(selection.join("&"));
+            return RequestKind::Watch(selection.join("&"));
         }
-        if has("limit") && !has("continue") { Call::List(selection.join("&")) } else { Call::Other }
+        if has("limit") && !has("continue") { RequestKind::List(selection.join("&")) } else { RequestKind::Other }
     }
 }
 
-impl History {
-    /// The history went back: all that is known of objects is from another one.
+impl ApiHistory {
+    /// Notes that the history went back, so all known objects are outdated.
     pub(crate) fn went_back(&self) {
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
-    /// How often the history went back.
+    /// The number of times the history went back.
     #[cfg(test)]
     pub(super) fn epoch(&self) -> u64 {
         *self.epoch.borrow()
     }
 
-    /// A client whose watches end when the history goes back, and begin again with a list.
+    /// A client whose watches end when the history goes back, and start again with a list.
     pub fn client(self: &Arc<Self>, client: kube::Client) -> kube::Client {
         let (history, namespace) = (self.clone(), client.default_namespace().to_owned());
         let service = tower::service_fn(move |request| {
@@ -89,19 +90,19 @@ impl History {
     }
 
     async fn send(&self, client: &kube::Client, request: Request<Body>) -> Result<Response<HistoryBody>, BoxError> {
-        let (call, mut epoch) = (Call::of(&request), self.epoch.subscribe());
+        let (call, mut epoch) = (RequestKind::from_request(&request), self.epoch.subscribe());
         let now = *epoch.borrow_and_update();
-        if let Call::Watch(selection) = &call
+        if let RequestKind::Watch(selection) = &call
             && self.listed_in(selection) < now
         {
             return Ok(gone());
         }
         let response = client.send(request).await?;
         match call {
-            Call::List(selection) if response.status().is_success() => {
+            RequestKind::List(selection) if response.status().is_success() => {
                 self.listed.lock().unwrap_or_else(PoisonError::into_inner).insert(selection, now);
             }
-            Call::Watch(_) if response.status() == StatusCode::OK => {
+            RequestKind::Watch(_) if response.status() == StatusCode::OK => {
                 return Ok(response.map(|body| {
                     let ends = async move { drop(epoch.changed().await) };
                     let frames = body.into_data_stream().take_until(ends);
@@ -120,7 +121,7 @@ impl History {
     }
 }
 
-/// The answer of an API server that does not know a version any more.
+/// The response of an API server whose history no longer has a version.
 fn gone() -> Response<HistoryBody> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410, "reason": "Expired",
@@ -142,27 +143,28 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::kubernetes::Selection;
-    use crate::kubernetes::follow::{self, Observation, WatchedKind};
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::WatchSelection;
+    use crate::kubernetes::observations::{self, Observation, WatchedKind};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     const PATH: &str = "/api/v1/configmaps";
 
-    fn list(names: &[&str], version: &str) -> Answer {
+    fn list(names: &[&str], version: &str) -> ScriptedAnswer {
         let item = |name: &&str| json!({"metadata": {"name": name, "resourceVersion": version}});
         let items: Vec<Value> = names.iter().map(item).collect();
-        Answer::ok(json!({"metadata": {"resourceVersion": version}, "items": items}))
+        ScriptedAnswer::ok(json!({"metadata": {"resourceVersion": version}, "items": items}))
     }
 
     #[tokio::test(start_paused = true)]
     async fn everything_is_listed_again_when_the_history_goes_back() {
         // DEC-105
-        let (script, history) = (Script::default(), Arc::new(History::default()));
+        let (script, history) = (Script::default(), Arc::new(ApiHistory::default()));
         script.get(PATH, &["limit="], list(&["kept", "ghost"], "500"));
-        script.get(PATH, &["watch=true", "resourceVersion=500"], Answer::OpenWatch(vec![]));
+        script.get(PATH, &["watch=true", "resourceVersion=500"], ScriptedAnswer::OpenWatch(vec![]));
         let client = history.client(script.client());
         let kind = WatchedKind::own("ConfigMap", "v1");
-        let mut seen = follow::follow::<ConfigMap>(Api::all(client), Selection::default(), kind, Arc::default());
+        let mut seen =
+            observations::follow::<ConfigMap>(Api::all(client), WatchSelection::default(), kind, Arc::default());
         let mut next_list = async || {
             loop {
                 if let Some(Observation::Listed { keys, .. }) = seen.next().await {
@@ -175,7 +177,7 @@ mod tests {
         assert!(more.await.is_err(), "nothing is asked for meanwhile");
         assert_eq!(script.left(), 0);
         script.get(PATH, &["limit="], list(&["kept", "resurrected"], "100"));
-        script.get(PATH, &["watch=true", "resourceVersion=100"], Answer::OpenWatch(vec![]));
+        script.get(PATH, &["watch=true", "resourceVersion=100"], ScriptedAnswer::OpenWatch(vec![]));
         history.went_back();
         let listed = tokio::time::timeout(Duration::from_secs(10), next_list()).await;
         assert_eq!(listed.unwrap(), ["kept", "resurrected"]);
@@ -185,14 +187,14 @@ mod tests {
 
     #[test]
     fn a_selection_is_a_path_with_its_selectors() {
-        let call = |uri: &str| Call::of(&Request::get(uri).body(()).unwrap());
-        assert_eq!(call("/a?limit=100&labelSelector=x"), Call::List("/a&labelSelector=x".to_owned()));
+        let call = |uri: &str| RequestKind::from_request(&Request::get(uri).body(()).unwrap());
+        assert_eq!(call("/a?limit=100&labelSelector=x"), RequestKind::List("/a&labelSelector=x".to_owned()));
         assert_eq!(
             call("/a?labelSelector=x&watch=true&resourceVersion=7"),
-            Call::Watch("/a&labelSelector=x".to_owned())
+            RequestKind::Watch("/a&labelSelector=x".to_owned())
         );
         for other in ["/a?limit=100&continue=c", "/a/b", "/a?timeoutSeconds=1"] {
-            assert_eq!(call(other), Call::Other, "{other}");
+            assert_eq!(call(other), RequestKind::Other, "{other}");
         }
     }
 }

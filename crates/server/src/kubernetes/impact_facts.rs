@@ -1,4 +1,4 @@
-//! The facts of impacts and field checks, all in memory: a review asks the API server for none of them (DEC-57).
+//! The facts of impacts and field checks, all in memory: a review requests none of them from the API server (DEC-57).
 //!
 //! ```text
 //! definitions (labels) ─────────────► contract.rs ──────────┐
@@ -15,62 +15,63 @@ use super::cache::Cache;
 use super::class_templates::ClassTemplates;
 use super::contract::{DefinitionError, Definitions};
 use super::extension_configs::ExtensionConfigs;
-use super::schemas::Schemas;
+use super::schemas::SchemaCache;
 use crate::telemetry::metrics::Metrics;
 use engine::topology::plan::updater;
 use model::hub::contract::definition_name;
 use model::hub::{Object, ObjectRef, ResourceDefinition, group_of};
 use model::world::{Answer, Ask, DefinitionName, Found, Need};
 
-/// How often it is looked whether everything is known.
+/// Interval in which completeness is checked.
 const SETTLING: Duration = Duration::from_millis(5);
 
-/// Where the facts come from.
+/// The source of the facts.
 #[derive(Clone, Debug)]
 pub enum ImpactFacts {
     /// The cache holds everything there is, as with files.
     Complete(Arc<Cache>),
     /// Nothing is watched.
     Unwatched,
-    Watched(Arc<Watched>),
+    Watched(Arc<ImpactWatches>),
 }
 
-/// What is watched for impacts.
+/// The watches for impacts.
 #[derive(Debug)]
-pub struct Watched {
+pub struct ImpactWatches {
     definitions: Definitions,
-    schemas: Schemas,
+    schemas: SchemaCache,
     templates: Option<Arc<ClassTemplates>>,
     configs: Arc<ExtensionConfigs>,
 }
 
-/// The memory that the facts may take, in bytes (DEC-44).
+/// Memory limits of the facts, in bytes (DEC-44).
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct FactLimits {
     pub schemas: usize,
     /// `None` if templates are not watched.
     pub templates: Option<usize>,
 }
 
-impl Watched {
+impl ImpactWatches {
     /// Facts from these watches, which the caller keeps current, and from those of [`Watched::follow`].
     pub fn new(
         client: &kube::Client,
         cache: &Arc<Cache>,
         definitions: Definitions,
         configs: Arc<ExtensionConfigs>,
-        bounds: Bounds,
+        bounds: FactLimits,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let templates = bounds.templates.map(|bytes| {
             let (client, cache) = (client.clone(), cache.clone());
             Arc::new(ClassTemplates::new(client, cache, definitions.clone(), bytes, metrics.clone()))
         });
-        let schemas = Schemas::new(client.clone(), cache.clone(), definitions.clone(), bounds.schemas, metrics.clone());
-        Watched { definitions, schemas, templates, configs }
+        let schemas =
+            SchemaCache::new(client.clone(), cache.clone(), definitions.clone(), bounds.schemas, metrics.clone());
+        ImpactWatches { definitions, schemas, templates, configs }
     }
 
-    /// Keeps schemas and templates current, for ever.
+    /// Keeps schemas and templates current; never ends.
     pub async fn follow(self: Arc<Self>) {
         let templates = async {
             match &self.templates {
@@ -84,7 +85,7 @@ impl Watched {
         }
     }
 
-    /// Waits until everything is known of the classes that the cache has.
+    /// Waits until the facts of all classes of the cache are known.
     pub async fn settled(&self) {
         let is_settled = || {
             let has_templates = self.templates.as_ref().is_none_or(|templates| templates.is_settled());
@@ -125,7 +126,7 @@ impl Watched {
 }
 
 impl ImpactFacts {
-    /// The answers to needs. Templates that no review has asked for before are decoded.
+    /// The answers to needs. Decodes templates that no review has read before.
     pub fn answers(&self, needs: impl IntoIterator<Item = Need>) -> Vec<(Need, Answer)> {
         let answer = |need: &Need| match self {
             ImpactFacts::Complete(cache) => cache.facts().answer(need),
@@ -139,18 +140,18 @@ impl ImpactFacts {
         needs.into_iter().map(answered).collect()
     }
 
-    /// What objects of these versions of kinds (`apiVersion` and kind) may hold, by the names of their definitions, as far as that is
-    /// known. Nothing else of a definition is given.
+    /// The known schemas of these versions of kinds (`apiVersion` and kind), by the names of their definitions, which
+    /// have no other parts.
     pub fn schemas(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Arc<ResourceDefinition>> {
         let shared = |(name, definition)| (name, Arc::new(definition));
         match self {
             ImpactFacts::Complete(cache) => held(cache, kinds).into_iter().map(shared).collect(),
             ImpactFacts::Unwatched => BTreeMap::new(),
-            ImpactFacts::Watched(watched) => watched.schemas.of(kinds).into_iter().map(shared).collect(),
+            ImpactFacts::Watched(watched) => watched.schemas.for_kinds(kinds).into_iter().map(shared).collect(),
         }
     }
 
-    /// The ExtensionConfig of an extension that may update machines in place, as far as that is known.
+    /// A known ExtensionConfig of an extension that may update machines in place.
     pub fn updater(&self) -> Option<String> {
         match self {
             ImpactFacts::Complete(cache) => cache.facts().objects().and_then(updater),

@@ -1,7 +1,7 @@
 //! Whether Cluster API's own controllers run: they hold a Lease of a known name, in any namespace.
 //!
-//! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As with our
-//! own, renewals are observed here; times in the Lease are not compared with the clock here.
+//! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As
+//! with our own, renewals are observed here; times in the Lease are not compared with the clock here.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,17 +13,17 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::follow::{Observation, WatchedKind, key_of};
 use super::lease::holder;
-use super::{Selection, address, follow};
+use super::observations::{Observation, WatchedKind, key_of};
+use super::{WatchSelection, address, observations};
 use crate::telemetry::metrics::Metrics;
 use model::hub::ObjectKey;
 
 /// The Lease of Cluster API's core controllers.
 pub const LEASE: &str = "controller-leader-election-capi";
-/// How long a Lease lasts that does not say.
+/// Duration of a Lease that has none.
 const DEFAULT_DURATION: Duration = Duration::from_secs(15);
-/// How often silence is looked at.
+/// Interval in which expiry is checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether Cluster API's controllers run.
@@ -45,31 +45,31 @@ pub enum Incumbent {
     },
 }
 
-/// What is known of the Leases of that name.
+/// The observed Leases of that name.
 #[derive(Debug, Default)]
-struct Leases {
-    seen: BTreeMap<ObjectKey, Observed>,
+struct ObservedLeases {
+    seen: BTreeMap<ObjectKey, ObservedLease>,
     listed: bool,
     /// Why renewals may go unseen now, and whether the API server has forbidden to see them.
     trouble: Option<(String, bool)>,
 }
 
 #[derive(Debug)]
-struct Observed {
+struct ObservedLease {
     spec: LeaseSpec,
     since: Instant,
     /// Whether it was renewed before our eyes.
     renewed: bool,
 }
 
-impl Observed {
+impl ObservedLease {
     fn is_over(&self) -> bool {
         let seconds = self.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         self.since.elapsed() >= seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_DURATION, Duration::from_secs)
     }
 }
 
-impl Leases {
+impl ObservedLeases {
     fn apply(&mut self, seen: Observation<Lease>) {
         self.trouble = None;
         match seen {
@@ -90,7 +90,7 @@ impl Leases {
             Some(before) if before.spec == spec => return,
             before => before.is_some(),
         };
-        self.seen.insert(key, Observed { spec, since: Instant::now(), renewed });
+        self.seen.insert(key, ObservedLease { spec, since: Instant::now(), renewed });
     }
 
     fn incumbent(&self) -> Incumbent {
@@ -110,14 +110,14 @@ impl Leases {
     }
 }
 
-/// What is known of the incumbent, and what keeps that current, for ever.
+/// The state of the incumbent, and the future that keeps it current, which never ends.
 pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<Incumbent>, impl Future<Output = ()>) {
     let (sender, receiver) = watch::channel(Incumbent::Unknown);
     let follow = async move {
-        let selection = Selection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
+        let selection = WatchSelection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
         let kind = WatchedKind::own("Lease", "coordination.k8s.io/v1");
-        let mut seen = follow::follow(address::anywhere::<Lease>(client), selection, kind, metrics);
-        let mut leases = Leases::default();
+        let mut seen = observations::follow(address::anywhere::<Lease>(client), selection, kind, metrics);
+        let mut leases = ObservedLeases::default();
         loop {
             tokio::select! {
                 Some(seen) = seen.next() => leases.apply(seen),
@@ -142,8 +142,8 @@ mod tests {
     use kube::runtime::watcher::Event;
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
-    use crate::kubernetes::scripted::{Answer, Script, status};
+    use crate::kubernetes::observations::ListProgress;
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer, status};
 
     fn lease(namespace: &str, holder: &str, renewed: &str) -> Lease {
         let spec: Value = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
@@ -153,8 +153,8 @@ mod tests {
     const ONCE: &str = "2026-01-01T00:00:00.000000Z";
     const AGAIN: &str = "2026-01-01T00:00:02.000000Z";
 
-    fn listed(all: Vec<Lease>) -> Leases {
-        let (mut leases, mut lists) = (Leases::default(), Lists::default());
+    fn listed(all: Vec<Lease>) -> ObservedLeases {
+        let (mut leases, mut lists) = (ObservedLeases::default(), ListProgress::default());
         leases.apply(lists.seen(Event::Init));
         all.into_iter().for_each(|lease| leases.apply(lists.seen(Event::InitApply(lease))));
         assert_eq!(leases.incumbent(), Incumbent::Unknown, "the list is not complete");
@@ -194,13 +194,13 @@ mod tests {
         let script = Script::default();
         let path = "/apis/coordination.k8s.io/v1/leases";
         let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
-        script.get(path, &["limit="], Answer::ok(list));
+        script.get(path, &["limit="], ScriptedAnswer::ok(list));
         let end = json!({"type": "ERROR", "object": status(500, "InternalError")});
-        script.get(path, &["resourceVersion=7"], Answer::OpenWatch(vec![(Duration::from_secs(9), end)]));
+        script.get(path, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![(Duration::from_secs(9), end)]));
         for _ in 0..4 {
-            script.get(path, &["resourceVersion=7"], Answer::error(500, "InternalError"));
+            script.get(path, &["resourceVersion=7"], ScriptedAnswer::error(500, "InternalError"));
         }
-        script.get(path, &["resourceVersion=7"], Answer::OpenWatch(vec![]));
+        script.get(path, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]));
         let (mut known, follow) = super::follow(script.client(), Arc::default());
         let task = tokio::spawn(follow);
         for is_it in [(|known| *known == Incumbent::Absent) as fn(&Incumbent) -> bool, |known| {

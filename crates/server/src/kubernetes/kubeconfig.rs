@@ -40,14 +40,14 @@ pub(super) enum KubeconfigError {
 const INLINE: &str = "put its content into the field with the suffix -data";
 const CREDENTIALS: &str = "use client-certificate-data and client-key-data, or token";
 
-/// What an entry for a cluster may not have.
+/// Fields that an entry for a cluster may not have.
 const REFUSED_OF_CLUSTER: [(&str, &str); 3] = [
     ("certificate-authority", INLINE),
     ("insecure-skip-tls-verify", "set certificate-authority-data"),
     ("proxy-url", "proxies are not supported"),
 ];
 
-/// What an entry for a user may not have.
+/// Fields that an entry for a user may not have.
 const REFUSED_OF_USER: [(&str, &str); 11] = [
     ("exec", "external programs are not run"),
     ("auth-provider", CREDENTIALS),
@@ -65,7 +65,7 @@ const REFUSED_OF_USER: [(&str, &str); 11] = [
 /// Reads the current context of a kubeconfig.
 ///
 /// # Errors
-/// When it is not one, or is of a kind that is refused.
+/// When it is not a kubeconfig, or uses refused fields.
 pub(super) fn read(bytes: &[u8]) -> Result<kube::Config, KubeconfigError> {
     let text = std::str::from_utf8(bytes).map_err(|_| KubeconfigError::NotText)?;
     let file = yaml::value(text).map_err(|error| KubeconfigError::NotYaml(error.line))?;
@@ -97,7 +97,7 @@ fn entry<'a>(
     found.ok_or(KubeconfigError::Missing(of))?.as_object().ok_or(KubeconfigError::WrongType(of))
 }
 
-/// Fails for the first field that has a value: `false`, empty and null are none.
+/// Fails for the first refused field with a value: `false`, empty and null count as none.
 fn refuse(entry: &Map<String, Value>, refused: &[(&'static str, &'static str)]) -> Result<(), KubeconfigError> {
     let is_none = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -133,7 +133,7 @@ fn authority(data: Option<&str>) -> Result<Vec<Vec<u8>>, KubeconfigError> {
     if certificates.is_empty() { Err(KubeconfigError::Authority) } else { Ok(certificates) }
 }
 
-/// The part of a user that is used, in the form of a kubeconfig.
+/// The supported credentials of a user, in the form of a kubeconfig.
 fn credentials(user: &Map<String, Value>) -> Result<Value, KubeconfigError> {
     let token = text_of(user, "token")?;
     let (certificate, key) = (text_of(user, "client-certificate-data")?, text_of(user, "client-key-data")?);

@@ -7,8 +7,9 @@
 //!            └────────────────────────────────────┘
 //! ```
 //!
-//! A term is suspended when the lease is not renewed in time. Work stays then, and so do its caches, and its writes are refused. If the lease
-//! is renewed before another process takes it, the term goes on; otherwise it is over, and the work is dropped.
+//! A term is suspended when the lease is not renewed in time. Work stays then, and so do its caches, and its writes are
+//! refused. If the lease is renewed before another process takes it, the term goes on; otherwise it is over, and the
+//! work is dropped.
 //!
 //! Guarantees, with a lease duration of `D`:
 //! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock. Times in the
@@ -20,10 +21,10 @@
 //!   monotonic; the system's clock is looked at besides, since the monotonic one stands still while a machine sleeps.
 //! * A clean stop ends the work first and gives the lease back then, so a follower need not wait.
 //!
-//! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends
-//! an old request when it goes on, and a proxy may deliver one that was given up. Patches and updates of existing objects therefore
-//! contain the resourceVersion that they were computed from, and the API server refuses them when a newer write was first (SSA-24,
-//! DEC-90). Deletions contain the uid.
+//! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends an
+//! old request when it goes on, and a proxy may deliver one that was given up. Patches and updates of existing objects
+//! therefore contain the resourceVersion that they were computed from, and the API server refuses them when a newer
+//! write was first (SSA-24, DEC-90). Deletions contain the uid.
 
 mod candidacy;
 
@@ -44,9 +45,9 @@ use tracing::{info, warn};
 
 pub use self::candidacy::Candidacy;
 use super::describe;
-use super::history::History;
+use super::history::ApiHistory;
 use super::list_watch::is_before;
-use super::pace::Pace;
+use super::write_limiter::WriteLimiter;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// Why nothing may be written now.
@@ -58,23 +59,23 @@ pub(crate) enum NotLeading {
     Overdue,
 }
 
-/// Whether this process leads. A term that is over is over for good: leading again is another term.
+/// Whether this process leads. A term that is over stays over: leading again is another term.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct LeaseState {
     leading: bool,
     /// Whether the lease was not renewed in time, and no other process has taken it as far as this one knows.
     suspended: bool,
     term: u64,
 }
 
-impl State {
+impl LeaseState {
     /// Whether a term is over.
     fn has_ended(&self, term: u64) -> bool {
         self.term != term || !(self.leading || self.suspended)
     }
 }
 
-/// When the lease was renewed for certain.
+/// The time of the last certain renewal.
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
     at: Instant,
@@ -86,29 +87,30 @@ impl Renewal {
         Renewal { at: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// The longer of what the two clocks say; a system clock that was set forward costs one renewal.
+    /// The age by the clock that shows more; a system clock that was set forward costs one renewal.
     fn age(&self) -> Duration {
         self.at.elapsed().max(self.wall.elapsed().unwrap_or(Duration::ZERO))
     }
 }
 
-/// What an election and the handles of its outcome share.
-struct Office {
+/// State shared by an election and its [`Leadership`] handles.
+struct ElectionState {
     candidacy: Candidacy,
-    state: watch::Sender<State>,
+    state: watch::Sender<LeaseState>,
     renewal: Mutex<Option<Renewal>>,
     /// Work that has to end before the lease is given back.
     work: TaskTracker,
-    pace: Pace,
+    pace: WriteLimiter,
     metrics: Arc<Metrics>,
 }
 
-impl Office {
+impl ElectionState {
     fn renewal(&self) -> Option<Renewal> {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease is ours since this moment. If it was not ours before, a term that is suspended is over.
+    /// Notes that this process holds the lease since this moment. If it did not hold it before, a suspended term is
+    /// over.
     fn renewed(&self, renewal: Renewal, was_ours: bool) {
         if !was_ours {
             self.end_suspension();
@@ -119,7 +121,7 @@ impl Office {
         }
         let begins = self.state.send_if_modified(|state| {
             let (begins, is_new) = (!state.leading, !state.leading && !state.suspended);
-            *state = State { leading: true, suspended: false, term: state.term + u64::from(is_new) };
+            *state = LeaseState { leading: true, suspended: false, term: state.term + u64::from(is_new) };
             begins
         });
         if begins {
@@ -129,7 +131,7 @@ impl Office {
         }
     }
 
-    /// This process leads no longer; says whether it did. The term is suspended, or it is over.
+    /// Notes that this process no longer leads; returns whether it did. The term is suspended, or it is over.
     fn step_down(&self, is_suspended: bool) -> bool {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut led = false;
@@ -146,19 +148,19 @@ impl Office {
         led
     }
 
-    /// A term that is suspended is over.
+    /// Ends a suspended term.
     fn end_suspension(&self) {
         self.state.send_if_modified(|state| std::mem::take(&mut state.suspended));
     }
 
-    /// The lease went to another process.
+    /// Notes that another process took the lease.
     fn lose(&self) {
         if self.step_down(false) {
             self.note_loss("another process holds it");
         }
     }
 
-    /// The lease could not be renewed in time. As far as is known here, no other process has it.
+    /// Notes that the lease was not renewed in time. As far as is known here, no other process holds it.
     fn suspend(&self) {
         if self.step_down(true) {
             self.note_loss("it could not be renewed in time");
@@ -184,11 +186,11 @@ impl Office {
     }
 }
 
-/// What this process knows of its leading; clones follow the same election.
+/// The leadership of this process; clones follow the same election.
 #[derive(Clone)]
 pub struct Leadership {
-    office: Arc<Office>,
-    state: watch::Receiver<State>,
+    office: Arc<ElectionState>,
+    state: watch::Receiver<LeaseState>,
     /// The term that `acquired` has seen begin.
     term: u64,
 }
@@ -200,7 +202,7 @@ impl fmt::Debug for Leadership {
 }
 
 impl Leadership {
-    /// Waits until this process leads; for ever once the election is over.
+    /// Waits until this process leads; never resolves once the election is over.
     pub async fn acquired(&mut self) {
         let begun = self.state.wait_for(|state| state.leading).await.map(|state| state.term);
         match begun {
@@ -243,8 +245,8 @@ impl Leadership {
         let _ = self.state.wait_for(|state| state.has_ended(term)).await;
     }
 
-    /// Starts `work` with every term and drops it when the term is over. While the term is suspended, writes are refused. A clean stop
-    /// gives the lease back after that. Returns only when `work` ends by itself.
+    /// Starts `work` with every term and drops it when the term is over. While the term is suspended, writes are
+    /// refused. A clean stop gives the lease back after that. Returns only when `work` ends by itself.
     pub async fn while_leading<F: Future<Output = ()>>(mut self, mut work: impl FnMut() -> F) {
         loop {
             self.acquired().await;
@@ -257,7 +259,7 @@ impl Leadership {
     }
 }
 
-impl Office {
+impl ElectionState {
     async fn send(
         &self,
         client: &kube::Client,
@@ -267,22 +269,22 @@ impl Office {
             return Ok(client.send(request).await?);
         }
         self.may_write()?;
-        let _turn = self.pace.turn().await;
+        let _turn = self.pace.acquire().await;
         // Waiting for a turn may have taken long.
         self.may_write()?;
         Ok(timeout(self.candidacy.write(), client.send(request)).await??)
     }
 }
 
-/// One process's part in an election.
+/// The participation of a process in an election.
 pub struct Election {
-    office: Arc<Office>,
+    office: Arc<ElectionState>,
     leases: Api<Lease>,
     /// The Lease as it was last seen here.
-    seen: Option<Seen>,
+    seen: Option<LeaseSnapshot>,
     /// What went wrong last, so that it is logged once.
     trouble: Option<String>,
-    history: Arc<History>,
+    history: Arc<ApiHistory>,
     /// The last resourceVersion of the Lease, also of one that is gone.
     version: String,
 }
@@ -293,24 +295,24 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A Lease, and since when it has looked like this.
+/// The last read Lease, and the time of its last change.
 #[derive(Debug)]
-struct Seen {
+struct LeaseSnapshot {
     lease: Lease,
     since: Instant,
 }
 
-impl Seen {
+impl LeaseSnapshot {
     fn spec(&self) -> LeaseSpec {
         self.lease.spec.clone().unwrap_or_default()
     }
 
-    /// Who holds the lease.
+    /// The holder of the lease.
     fn holder(&self) -> Option<&str> {
         holder(self.lease.spec.as_ref()?)
     }
 
-    /// How long its holder has left to renew it, as far as can be seen from here.
+    /// Time left for the holder to renew it, as observed here.
     fn left(&self, default: Duration) -> Duration {
         let seconds = self.lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let duration = match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
@@ -338,7 +340,7 @@ enum LeaseError {
 }
 
 impl LeaseError {
-    /// Whether the Lease is not what it was thought to be, so that it has to be looked at again.
+    /// Whether the stored Lease differs from the last read one, so that it has to be read again.
     fn is_surprise(&self) -> bool {
         matches!(self, LeaseError::Api(kube::Error::Api(status)) if status.code == 404 || status.code == 409)
     }
@@ -349,17 +351,18 @@ impl Election {
     pub fn new(client: kube::Client, candidacy: Candidacy, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let leases = Api::namespaced(client, &candidacy.namespace);
         let (renewal, work) = (Mutex::new(None), TaskTracker::new());
-        let pace = Pace::new(candidacy.duration);
-        let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
+        let pace = WriteLimiter::new(candidacy.duration);
+        let office =
+            Arc::new(ElectionState { candidacy, state: watch::Sender::default(), renewal, work, pace, metrics });
         let leadership = Leadership { office: office.clone(), state: office.state.subscribe(), term: 0 };
         let election =
             Election { office, leases, seen: None, trouble: None, history: Arc::default(), version: String::new() };
         (election, leadership)
     }
 
-    /// The same; it tells `history` when the API server was restored from an older copy.
+    /// The same; notifies `history` when the API server was restored from an older copy.
     #[must_use]
-    pub fn watching(mut self, history: Arc<History>) -> Self {
+    pub fn watching(mut self, history: Arc<ApiHistory>) -> Self {
         self.history = history;
         self
     }
@@ -387,7 +390,7 @@ impl Election {
         }
     }
 
-    /// How long until the next attempt. That of a follower falls on the end of the lease that it saw, never after it.
+    /// Time until the next attempt. A follower tries at the end of the lease that it saw, never later.
     fn pause(&self, outcome: &Result<(), LeaseError>) -> Duration {
         let candidacy = &self.office.candidacy;
         match (outcome, &self.seen) {
@@ -399,7 +402,7 @@ impl Election {
         }
     }
 
-    /// Logs trouble when it begins, changes and ends.
+    /// Logs failures when they begin, change and end.
     fn report(&mut self, error: Option<LeaseError>) {
         let error = error.map(|error| error.to_string());
         if let Some(error) = &error {
@@ -417,12 +420,12 @@ impl Election {
     async fn attempt(&mut self) -> Result<(), LeaseError> {
         let is_ours = self.seen.as_ref().is_some_and(|seen| seen.holder() == Some(&*self.office.candidacy.identity));
         if !is_ours {
-            self.look().await?;
+            self.read_lease().await?;
         }
         match self.take_if_free().await {
             // Another client wrote the Lease: if the holder is unchanged, it is renewed at once.
             Err(error) if error.is_surprise() => {
-                self.look().await?;
+                self.read_lease().await?;
                 self.take_if_free().await
             }
             outcome => outcome,
@@ -430,15 +433,15 @@ impl Election {
     }
 
     /// Reads the Lease and notes when it changes.
-    async fn look(&mut self) -> Result<(), LeaseError> {
+    async fn read_lease(&mut self) -> Result<(), LeaseError> {
         let name = self.office.candidacy.name.clone();
         let now = self.answered(self.leases.get_opt(&name)).await?;
         self.note_version(now.as_ref());
         self.seen = now.map(|lease| match self.seen.take() {
-            Some(seen) if seen.lease.spec == lease.spec => Seen { lease, since: seen.since },
+            Some(seen) if seen.lease.spec == lease.spec => LeaseSnapshot { lease, since: seen.since },
             former => {
-                let next = Seen { lease, since: Instant::now() };
-                if former.as_ref().and_then(Seen::holder) != next.holder() {
+                let next = LeaseSnapshot { lease, since: Instant::now() };
+                if former.as_ref().and_then(LeaseSnapshot::holder) != next.holder() {
                     let holder = next.holder().unwrap_or_default();
                     info!(lease = %self.office.lease(), holder, "The holder of the Lease changed");
                 }
@@ -448,14 +451,14 @@ impl Election {
         Ok(())
     }
 
-    /// The answer to a request for the Lease, which must not take longer than a part of its duration.
+    /// The response to a request for the Lease, with a timeout of a fraction of its duration.
     async fn answered<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
         let limit = self.office.candidacy.request();
         Ok(timeout(limit, request).await.map_err(|_| LeaseError::Late(limit))??)
     }
 
-    /// Compares the version of the Lease with the last one. If it went back, everything that is known of the API server is void: a term ends, so
-    /// that controllers begin anew, and so do the watches of the process.
+    /// Compares the version of the Lease with the last one. If it went back, all known objects are outdated: a term
+    /// ends, so that controllers and the watches of the process start again.
     fn note_version(&mut self, lease: Option<&Lease>) {
         let Some(version) = lease.and_then(|lease| lease.metadata.resource_version.clone()) else { return };
         if is_before(&version, &self.version) {
@@ -467,14 +470,14 @@ impl Election {
         self.version = version;
     }
 
-    /// Writes the Lease, provided that it may be taken and still is what it was when it was read.
+    /// Writes the Lease, if it is free and unchanged since it was read.
     async fn take_if_free(&mut self) -> Result<(), LeaseError> {
         if !self.is_free() {
             return Ok(());
         }
         let candidacy = &self.office.candidacy;
         let params = PostParams { field_manager: Some("topologist".to_owned()), ..PostParams::default() };
-        let was_ours = self.seen.as_ref().and_then(Seen::holder) == Some(&*candidacy.identity);
+        let was_ours = self.seen.as_ref().and_then(LeaseSnapshot::holder) == Some(&*candidacy.identity);
         let renewal = Renewal::now();
         let lease = match self.seen.as_ref().map(|seen| seen.lease.clone()) {
             None => {
@@ -487,12 +490,12 @@ impl Election {
             }
         };
         self.note_version(Some(&lease));
-        self.seen = Some(Seen { lease, since: renewal.at });
+        self.seen = Some(LeaseSnapshot { lease, since: renewal.at });
         self.office.renewed(renewal, was_ours);
         Ok(())
     }
 
-    /// Whether the Lease is ours to renew, or free to take.
+    /// Whether this process may renew or take the Lease.
     fn is_free(&self) -> bool {
         let Some(seen) = &self.seen else { return true };
         match seen.holder() {
@@ -524,10 +527,10 @@ impl Election {
         }
     }
 
-    /// Names no holder any more. A renewal may have been on its way when the stop came, so the Lease is read first.
+    /// Removes the holder. A renewal may have been in flight at the stop, so the Lease is read first.
     async fn give_back(&mut self) -> Result<(), LeaseError> {
         loop {
-            self.look().await?;
+            self.read_lease().await?;
             let Some(seen) = &self.seen else { return Ok(()) };
             if seen.holder() != Some(&*self.office.candidacy.identity) {
                 return Ok(());
@@ -550,7 +553,7 @@ impl Drop for Election {
     }
 }
 
-impl Office {
+impl ElectionState {
     /// Suspends each term before the lease is over, regardless of requests in flight.
     async fn step_down_in_time(&self) {
         let mut state = self.state.subscribe();

@@ -1,9 +1,9 @@
 //! List, then watch, and repeat ([efficient detection of
 //! changes](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes)).
 //!
-//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not change, only
-//! bookmarks show that the API server still answers. And it notices a dead connection only after 290 seconds and a margin; until
-//! then reviews would be answered from outdated caches.
+//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not
+//! change, only bookmarks show that the API server still answers. And it notices a dead connection only after 290
+//! seconds and a margin; until then reviews would be answered from outdated caches.
 //!
 //! ```text
 //! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
@@ -27,34 +27,34 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::describe;
 
-/// How long a watch may say nothing before its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75
-/// seconds, but none for a kind of which it has not seen an event since its start; so after twice this time without a
-/// word the objects are listed anew, which is proof either way.
+/// Silence of a watch after which its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75 seconds,
+/// but none for a kind of which it has not seen an event since its start; so after twice this time the objects are
+/// listed again, which shows whether the server responds.
 const SILENCE: Duration = Duration::from_secs(100);
 
-/// How long a page of a list may take; kube-apiserver gives itself a minute.
+/// Timeout of a page of a list; that of kube-apiserver is a minute.
 const LIST_LIMIT: Duration = Duration::from_secs(65);
 
-/// How long the headers of a watch may take.
+/// Timeout of the headers of a watch.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause. One that stays open for
-/// as long after a fault shows that the fault is over: events that were missed would have come.
+/// A watch that ends sooner and without an event is a fault, so that it is not restarted in a loop without a pause. One
+/// that stays open for this time after a fault shows that the fault is over: missed events would have arrived.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// The longest pause after a fault. An API server that is back is noticed within that time.
+/// Maximum pause after a fault, within which a recovered API server is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the API server may ask for patience (429) before that is a fault. It does so when a definition is new.
+/// Maximum number of retries on 429 before that is a fault. The API server responds so while a definition is new.
 const PATIENCE: usize = 5;
 
-/// Objects in one page of a list. A page is held as a whole, three times over while it arrives, and an object can have more
-/// than a megabyte.
+/// Objects per page of a list. A page is held as a whole, three times over while it arrives, and an object can have
+/// more than a megabyte.
 const PAGE: u32 = 100;
 
-/// What the API server said.
+/// A report of the API server.
 #[derive(Debug)]
-pub(super) enum Report<K> {
+pub(super) enum ListWatchEvent<K> {
     Event(Event<K>),
     /// A list is complete; it shows all objects as they were at this resourceVersion.
     Listed {
@@ -66,14 +66,14 @@ pub(super) enum Report<K> {
     Reopened,
 }
 
-/// Which objects of a kind are listed and watched; all of them unless something is said.
+/// The objects of a kind that are listed and watched; defaults to all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection {
+pub(crate) struct WatchSelection {
     pub labels: Option<String>,
     pub fields: Option<String>,
 }
 
-/// Why a list or a watch did not go on; each is followed by another attempt.
+/// Why a list or a watch ended; each fault is retried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("the list failed: {}", describe(.0))]
@@ -93,7 +93,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether there is no such kind.
+    /// Whether the kind does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => status.code == 404,
@@ -101,8 +101,8 @@ impl Fault {
         }
     }
 
-    /// Whether the API server has answered, and says that it does not list these objects. That it is busy, not reached or not ready yet
-    /// says nothing about them.
+    /// Whether the API server responded that it does not list these objects. A server that is busy, unreachable or not
+    /// ready says nothing about them.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) => !matches!(status.code, 429 | 502..=504),
@@ -110,7 +110,7 @@ impl Fault {
         }
     }
 
-    /// Whether the API server does not let this client list or watch these objects.
+    /// Whether this client may not list or watch these objects.
     pub(super) fn is_forbidden(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => {
@@ -120,7 +120,7 @@ impl Fault {
         }
     }
 
-    /// What a tenant may be told of it: the status of the answer, and no word of it (DEC-40).
+    /// The fault as shown to a tenant: only the status code of the response, never its body (DEC-40).
     pub(crate) fn status(&self, what: &str) -> String {
         let code = match self {
             Fault::List(kube::Error::Api(status))
@@ -131,7 +131,7 @@ impl Fault {
         format!("it answered {code} to a request for {what}")
     }
 
-    /// Whether the version that was asked for is too old to go on from.
+    /// Whether the requested version is too old to continue from.
     fn is_gone(&self) -> bool {
         match self {
             Fault::Watch(kube::Error::Api(status)) | Fault::Reported(status) => status.code == 410,
@@ -140,7 +140,7 @@ impl Fault {
         }
     }
 
-    /// How long the API server wants to be left alone, if that is all.
+    /// The delay that a busy API server requests; `None` for other faults.
     fn is_busy(&self) -> Option<Duration> {
         match self {
             Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) if status.code == 429 => {
@@ -154,13 +154,16 @@ impl Fault {
 
 /// Every object and then every change of it, with growing pauses after faults; never ends.
 ///
-/// A new list begins with `Event::Init`, which comes with the first page and not before it; so each report says that the
-/// API server has just answered.
-pub(super) fn list_watch<K>(api: Api<K>, selection: Selection) -> impl Stream<Item = Result<Report<K>, Fault>> + Send
+/// A new list begins with `Event::Init`, which comes with the first page and not before it; so each report shows that
+/// the API server has just responded.
+pub(super) fn list_watch<K>(
+    api: Api<K>,
+    selection: WatchSelection,
+) -> impl Stream<Item = Result<ListWatchEvent<K>, Fault>> + Send
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let (state, heard) = (State::Unlisted, Instant::now());
+    let (state, heard) = (ListWatchState::Unlisted, Instant::now());
     let start = ListWatch { api, selection, state, heard, has_failed: false, patience: PATIENCE };
     let reports = stream::unfold(start, |mut this| async move {
         let outcome = this.next().await;
@@ -169,7 +172,7 @@ where
     reports.backoff(Pauses(DefaultBackoff::default()))
 }
 
-/// Growing pauses.
+/// Exponentially growing pauses.
 struct Pauses(DefaultBackoff);
 
 impl Iterator for Pauses {
@@ -188,8 +191,8 @@ impl Backoff for Pauses {
 
 struct ListWatch<K> {
     api: Api<K>,
-    selection: Selection,
-    state: State<K>,
+    selection: WatchSelection,
+    state: ListWatchState<K>,
     heard: Instant,
     /// Whether a fault was the last that was reported.
     has_failed: bool,
@@ -199,12 +202,12 @@ struct ListWatch<K> {
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
-enum State<K> {
+enum ListWatchState<K> {
     Unlisted,
     /// Objects of a page, last first, and what comes after them.
     Listing {
         objects: Vec<K>,
-        next: After,
+        next: AfterPage,
     },
     /// All objects up to this version are known, and no watch is open.
     Listed {
@@ -219,7 +222,7 @@ enum State<K> {
     },
 }
 
-enum After {
+enum AfterPage {
     Page(String),
     End { version: String },
 }
@@ -228,15 +231,15 @@ impl<K> ListWatch<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    async fn next(&mut self) -> Result<Report<K>, Fault> {
+    async fn next(&mut self) -> Result<ListWatchEvent<K>, Fault> {
         loop {
             // A step that fails leaves the state from which to try again.
-            let state = std::mem::replace(&mut self.state, State::Unlisted);
+            let state = std::mem::replace(&mut self.state, ListWatchState::Unlisted);
             match self.step(state).await {
                 Ok(None) => {}
                 Ok(Some(report)) => {
                     // A watch that opens and says nothing is no proof that it ever will.
-                    if !matches!(report, Report::Reopened) {
+                    if !matches!(report, ListWatchEvent::Reopened) {
                         self.heard = Instant::now();
                     }
                     (self.has_failed, self.patience) = (false, PATIENCE);
@@ -256,35 +259,37 @@ where
         }
     }
 
-    async fn step(&mut self, state: State<K>) -> Result<Option<Report<K>>, Fault> {
+    async fn step(&mut self, state: ListWatchState<K>) -> Result<Option<ListWatchEvent<K>>, Fault> {
         match state {
-            State::Unlisted => {
+            ListWatchState::Unlisted => {
                 self.state = page(&self.api, &self.selection, None).await?;
-                Ok(Some(Report::Event(Event::Init)))
+                Ok(Some(ListWatchEvent::Event(Event::Init)))
             }
-            State::Listing { mut objects, next } => {
+            ListWatchState::Listing { mut objects, next } => {
                 if let Some(object) = objects.pop() {
-                    self.state = State::Listing { objects, next };
-                    return Ok(Some(Report::Event(Event::InitApply(object))));
+                    self.state = ListWatchState::Listing { objects, next };
+                    return Ok(Some(ListWatchEvent::Event(Event::InitApply(object))));
                 }
                 match next {
-                    After::Page(token) => {
+                    AfterPage::Page(token) => {
                         self.state = page(&self.api, &self.selection, Some(token)).await?;
                         Ok(None)
                     }
-                    After::End { version } => {
-                        self.state = State::Listed { version: version.clone() };
-                        Ok(Some(Report::Listed { version }))
+                    AfterPage::End { version } => {
+                        self.state = ListWatchState::Listed { version: version.clone() };
+                        Ok(Some(ListWatchEvent::Listed { version }))
                     }
                 }
             }
-            State::Listed { version } => {
+            ListWatchState::Listed { version } => {
                 let events = start(&self.api, &self.selection, &version).await;
                 let events = events.inspect_err(|fault| self.state = self.after(fault, &version))?;
-                self.state = State::Watching { version, events, since: Instant::now(), silent: true };
+                self.state = ListWatchState::Watching { version, events, since: Instant::now(), silent: true };
                 Ok(None)
             }
-            State::Watching { version, events, since, silent } => self.listen(version, events, since, silent).await,
+            ListWatchState::Watching { version, events, since, silent } => {
+                self.listen(version, events, since, silent).await
+            }
         }
     }
 
@@ -294,15 +299,15 @@ where
         mut events: Events<K>,
         since: Instant,
         silent: bool,
-    ) -> Result<Option<Report<K>>, Fault> {
+    ) -> Result<Option<ListWatchEvent<K>>, Fault> {
         let silence = since.max(self.heard) + SILENCE;
         let limit = if self.has_failed { silence.min(since + BRIEF) } else { silence };
         let fault = match timeout_at(limit, events.next()).await {
-            Ok(Some(Ok(event))) => match said(event) {
+            Ok(Some(Ok(event))) => match report_of(event) {
                 Ok((_, Some(moved))) if is_before(&moved, &version) => Fault::WentBack(version.clone(), moved),
                 Ok((report, moved)) => {
                     let version = moved.unwrap_or(version);
-                    self.state = State::Watching { version, events, since, silent: false };
+                    self.state = ListWatchState::Watching { version, events, since, silent: false };
                     return Ok(Some(report));
                 }
                 Err(fault) => fault,
@@ -310,8 +315,8 @@ where
             Ok(Some(Err(error))) => Fault::Watch(error),
             Ok(None) if silent && since.elapsed() < BRIEF => Fault::Brief,
             Err(_) if limit < silence => {
-                self.state = State::Watching { version, events, since, silent };
-                return Ok(Some(Report::Reopened));
+                self.state = ListWatchState::Watching { version, events, since, silent };
+                return Ok(Some(ListWatchEvent::Reopened));
             }
             Ok(None) | Err(_) => {
                 self.state = self.again(version);
@@ -322,22 +327,22 @@ where
         Err(fault)
     }
 
-    /// Where to go on after a fault.
-    fn after(&self, fault: &Fault, version: &str) -> State<K> {
-        if fault.is_gone() { State::Unlisted } else { self.again(version.to_owned()) }
+    /// The state after a fault.
+    fn after(&self, fault: &Fault, version: &str) -> ListWatchState<K> {
+        if fault.is_gone() { ListWatchState::Unlisted } else { self.again(version.to_owned()) }
     }
 
-    /// A new watch, or a new list when nothing has been heard for too long.
-    fn again(&self, version: String) -> State<K> {
-        if self.heard.elapsed() < 2 * SILENCE { State::Listed { version } } else { State::Unlisted }
+    /// A new watch, or a new list after too long a silence.
+    fn again(&self, version: String) -> ListWatchState<K> {
+        if self.heard.elapsed() < 2 * SILENCE { ListWatchState::Listed { version } } else { ListWatchState::Unlisted }
     }
 }
 
-async fn page<K>(api: &Api<K>, selection: &Selection, token: Option<String>) -> Result<State<K>, Fault>
+async fn page<K>(api: &Api<K>, selection: &WatchSelection, token: Option<String>) -> Result<ListWatchState<K>, Fault>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let Selection { labels, fields } = selection.clone();
+    let WatchSelection { labels, fields } = selection.clone();
     let params = ListParams {
         limit: Some(PAGE),
         continue_token: token,
@@ -348,19 +353,19 @@ where
     let answer = timeout(LIST_LIMIT, api.list(&params)).await;
     let mut list = answer.map_err(|_| Fault::Late("list"))?.map_err(Fault::List)?;
     let next = match (list.metadata.continue_, list.metadata.resource_version) {
-        (Some(token), _) if !token.is_empty() => After::Page(token),
-        (_, Some(version)) if !version.is_empty() => After::End { version },
+        (Some(token), _) if !token.is_empty() => AfterPage::Page(token),
+        (_, Some(version)) if !version.is_empty() => AfterPage::End { version },
         _ => return Err(Fault::NoVersion),
     };
     list.items.reverse();
-    Ok(State::Listing { objects: list.items, next })
+    Ok(ListWatchState::Listing { objects: list.items, next })
 }
 
-async fn start<K>(api: &Api<K>, selection: &Selection, version: &str) -> Result<Events<K>, Fault>
+async fn start<K>(api: &Api<K>, selection: &WatchSelection, version: &str) -> Result<Events<K>, Fault>
 where
     K: Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let Selection { labels, fields } = selection.clone();
+    let WatchSelection { labels, fields } = selection.clone();
     let params = WatchParams { label_selector: labels, field_selector: fields, ..WatchParams::default() };
     let answer = timeout(START_LIMIT, api.watch(&params, version)).await;
     Ok(answer.map_err(|_| Fault::Late("watch"))?.map_err(Fault::Watch)?.boxed())
@@ -372,20 +377,20 @@ pub(super) fn is_before(version: &str, other: &str) -> bool {
     number(version).zip(number(other)).is_some_and(|(version, other)| version < other)
 }
 
-/// What an event of a watch says, and up to which version all is known then.
-fn said<K: Resource>(event: WatchEvent<K>) -> Result<(Report<K>, Option<String>), Fault> {
+/// The report of a watch event, and the version up to which all is known then.
+fn report_of<K: Resource>(event: WatchEvent<K>) -> Result<(ListWatchEvent<K>, Option<String>), Fault> {
     let version = |object: &K| object.resource_version().filter(|version| !version.is_empty());
     Ok(match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
             let moved = version(&object);
-            (Report::Event(Event::Apply(object)), moved)
+            (ListWatchEvent::Event(Event::Apply(object)), moved)
         }
         WatchEvent::Deleted(object) => {
             let moved = version(&object);
-            (Report::Event(Event::Delete(object)), moved)
+            (ListWatchEvent::Event(Event::Delete(object)), moved)
         }
         WatchEvent::Bookmark(bookmark) => {
-            (Report::Bookmark, Some(bookmark.metadata.resource_version).filter(|version| !version.is_empty()))
+            (ListWatchEvent::Bookmark, Some(bookmark.metadata.resource_version).filter(|version| !version.is_empty()))
         }
         WatchEvent::Error(status) => return Err(Fault::Reported(status)),
     })
@@ -399,7 +404,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script, status};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer, status};
 
     const PATH: &str = "/api/v1/configmaps";
 
@@ -407,9 +412,9 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version}})
     }
 
-    fn list(names: &[&str], version: &str, next: &str) -> Answer {
+    fn list(names: &[&str], version: &str, next: &str) -> ScriptedAnswer {
         let items: Vec<Value> = names.iter().map(|name| object(name, version)).collect();
-        Answer::ok(json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": items,
+        ScriptedAnswer::ok(json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": items,
             "metadata": {"resourceVersion": version, "continue": next}}))
     }
 
@@ -425,17 +430,17 @@ mod tests {
         (Duration::from_secs(seconds), line)
     }
 
-    type Reports<'a> = Pin<&'a mut dyn Stream<Item = Result<Report<ConfigMap>, Fault>>>;
+    type Reports<'a> = Pin<&'a mut dyn Stream<Item = Result<ListWatchEvent<ConfigMap>, Fault>>>;
 
     /// The next reports in short, with the seconds since the start.
     async fn next(reports: &mut Reports<'_>, count: usize, started: Instant) -> Vec<(u64, String)> {
         let mut short = Vec::new();
         for _ in 0..count {
             let text = match reports.next().await.unwrap() {
-                Ok(Report::Bookmark) => "bookmark".to_owned(),
-                Ok(Report::Reopened) => "reopened".to_owned(),
-                Ok(Report::Listed { version }) => format!("Listed({version})"),
-                Ok(Report::Event(event)) => event.to_string(),
+                Ok(ListWatchEvent::Bookmark) => "bookmark".to_owned(),
+                Ok(ListWatchEvent::Reopened) => "reopened".to_owned(),
+                Ok(ListWatchEvent::Listed { version }) => format!("Listed({version})"),
+                Ok(ListWatchEvent::Event(event)) => event.to_string(),
                 Err(fault) => fault.to_string(),
             };
             short.push((started.elapsed().as_secs(), text));
@@ -449,7 +454,7 @@ mod tests {
 
     macro_rules! follow {
         ($script:expr, $reports:ident, $started:ident) => {
-            let mut stream = pin!(list_watch::<ConfigMap>(Api::all($script.client()), Selection::default()));
+            let mut stream = pin!(list_watch::<ConfigMap>(Api::all($script.client()), WatchSelection::default()));
             let mut $reports: Reports<'_> = stream.as_mut();
             let $started = Instant::now();
         };
@@ -464,13 +469,17 @@ mod tests {
             .get(
                 PATH,
                 &["resourceVersion=7", "allowWatchBookmarks=true"],
-                Answer::Watch(vec![
+                ScriptedAnswer::Watch(vec![
                     after(5, event("ADDED", object("d", "8"))),
                     after(60, bookmark("9")),
                     after(70, event("DELETED", object("a", "10"))),
                 ]),
             )
-            .get(PATH, &["resourceVersion=10", "watch=true"], Answer::OpenWatch(vec![after(1, bookmark("11"))]));
+            .get(
+                PATH,
+                &["resourceVersion=10", "watch=true"],
+                ScriptedAnswer::OpenWatch(vec![after(1, bookmark("11"))]),
+            );
         follow!(script, reports, started);
         let want = [
             (0, "Init"),
@@ -494,9 +503,9 @@ mod tests {
         script.get(PATH, &[&words[..], &["limit=100"]].concat(), list(&["b"], "7", "")).get(
             PATH,
             &[&words[..], &["watch=true"]].concat(),
-            Answer::OpenWatch(vec![after(1, bookmark("8")), after(2, event("DELETED", object("b", "9")))]),
+            ScriptedAnswer::OpenWatch(vec![after(1, bookmark("8")), after(2, event("DELETED", object("b", "9")))]),
         );
-        let selection = Selection { labels: Some("!a".into()), fields: Some("metadata.name=b".into()) };
+        let selection = WatchSelection { labels: Some("!a".into()), fields: Some("metadata.name=b".into()) };
         let mut stream = pin!(list_watch::<ConfigMap>(Api::all(script.client()), selection));
         let mut reports: Reports<'_> = stream.as_mut();
         let told = next(&mut reports, 5, Instant::now()).await;
@@ -506,9 +515,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_version_that_is_too_old_begins_a_new_list() {
-        for gone in
-            [Answer::OpenWatch(vec![after(3, event("ERROR", status(410, "Expired")))]), Answer::error(410, "Expired")]
-        {
+        for gone in [
+            ScriptedAnswer::OpenWatch(vec![after(3, event("ERROR", status(410, "Expired")))]),
+            ScriptedAnswer::error(410, "Expired"),
+        ] {
             let script = Script::default();
             script.get(PATH, &["limit=100"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
                 PATH,
@@ -528,15 +538,19 @@ mod tests {
         let script = Script::default();
         script
             .get(PATH, &["limit=100"], list(&[], "7", ""))
-            .get(PATH, &["resourceVersion=7"], Answer::Watch(vec![after(5, bookmark("8"))]))
-            .get(PATH, &["resourceVersion=8"], Answer::error(500, "InternalError"))
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::Watch(vec![after(5, bookmark("8"))]))
+            .get(PATH, &["resourceVersion=8"], ScriptedAnswer::error(500, "InternalError"))
             .get(
                 PATH,
                 &["resourceVersion=8"],
                 // An event that cannot be read is not passed over: the next watch begins before it.
-                Answer::OpenWatch(vec![after(1, json!({"type": "ADDED", "object": {"metadata": 5}}))]),
+                ScriptedAnswer::OpenWatch(vec![after(1, json!({"type": "ADDED", "object": {"metadata": 5}}))]),
             )
-            .get(PATH, &["resourceVersion=8"], Answer::OpenWatch(vec![after(1, event("MODIFIED", object("a", "9")))]));
+            .get(
+                PATH,
+                &["resourceVersion=8"],
+                ScriptedAnswer::OpenWatch(vec![after(1, event("MODIFIED", object("a", "9")))]),
+            );
         follow!(script, reports, started);
         let told = next(&mut reports, 6, started).await;
         let texts: Vec<_> = told.iter().map(|(_, text)| &**text).collect();
@@ -549,12 +563,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lists_and_watches_are_retried_after_429() {
         let script = Script::default();
-        let busy = || Answer::error(429, "TooManyRequests");
+        let busy = || ScriptedAnswer::error(429, "TooManyRequests");
         script
             .get(PATH, &["limit=100"], busy())
             .get(PATH, &["limit=100"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], busy())
-            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(1, bookmark("8"))]));
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![after(1, bookmark("8"))]));
         follow!(script, reports, started);
         let want = [(1, "Init"), (1, "Listed(7)"), (3, "bookmark")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
@@ -572,9 +586,9 @@ mod tests {
         let script = Script::default();
         script
             .get(PATH, &["limit=100"], list(&[], "7", ""))
-            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(60, bookmark("8"))]))
-            .get(PATH, &["resourceVersion=8"], Answer::OpenWatch(vec![]))
-            .get(PATH, &["limit=100"], Answer::Silence)
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![after(60, bookmark("8"))]))
+            .get(PATH, &["resourceVersion=8"], ScriptedAnswer::OpenWatch(vec![]))
+            .get(PATH, &["limit=100"], ScriptedAnswer::Silence)
             .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
         let want = [(0, "Init"), (0, "Listed(7)"), (60, "bookmark"), (325, "timed out waiting for a list")];
@@ -587,11 +601,11 @@ mod tests {
         let script = Script::default();
         script.get(PATH, &["limit=100"], list(&[], "7", ""));
         for _ in 0..6 {
-            script.get(PATH, &["resourceVersion=7"], Answer::error(500, "InternalError"));
+            script.get(PATH, &["resourceVersion=7"], ScriptedAnswer::error(500, "InternalError"));
         }
         script
-            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![]))
-            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![]))
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]))
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]))
             // It said nothing, so it is no proof that the server still does.
             .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
@@ -609,7 +623,7 @@ mod tests {
         let script = Script::default();
         script.get(PATH, &["limit=100"], list(&[], "7", ""));
         for _ in 0..5 {
-            script.get(PATH, &["resourceVersion=7"], Answer::Watch(vec![]));
+            script.get(PATH, &["resourceVersion=7"], ScriptedAnswer::Watch(vec![]));
         }
         follow!(script, reports, started);
         let told = next(&mut reports, 7, started).await;
@@ -625,11 +639,11 @@ mod tests {
             script.get(PATH, &[], list(&["a"], "7", "")).get(
                 PATH,
                 &["resourceVersion=7"],
-                Answer::OpenWatch(vec![after(1, line)]),
+                ScriptedAnswer::OpenWatch(vec![after(1, line)]),
             );
             script.get(PATH, &["limit=100"], list(&["a"], "3", ""));
-            script.get(PATH, &["resourceVersion=3"], Answer::OpenWatch(vec![]));
-            let mut reports = pin!(list_watch::<ConfigMap>(Api::all(script.client()), Selection::default()));
+            script.get(PATH, &["resourceVersion=3"], ScriptedAnswer::OpenWatch(vec![]));
+            let mut reports = pin!(list_watch::<ConfigMap>(Api::all(script.client()), WatchSelection::default()));
             let mut faults = 0;
             for _ in 0..9 {
                 let next = tokio::time::timeout(Duration::from_secs(10), reports.next()).await;

@@ -1,4 +1,4 @@
-//! Facts that are not watched: they are read when they are needed.
+//! Facts that are not watched, but read on demand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
-use super::address::{self, AnotherObject, Malformed, Requests, Resource};
+use super::address::{self, AnotherObject, InvalidSegment, ObjectRequests, Resource};
 use super::describe;
 use super::managed::slim;
-use super::overload::Overload;
+use super::overload::ApiOverload;
 use super::workload::{WorkloadError, Workloads};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
-/// How long the API server may take for one answer.
+/// Timeout of one response of the API server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a request to a busy API server is retried, and the delay before each retry.
+/// Maximum number of attempts on a busy API server, and the delay before each retry.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-/// How many answers may be under way at a time.
+/// Maximum number of concurrent reads.
 const READERS: usize = 64;
-/// Why there is no answer of an extension.
+/// Why extensions have no answer.
 const NOT_CALLED: &str = "Runtime Extensions are not called";
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// The API server, and the workload clusters that it knows.
-pub(super) struct Live {
+/// Reads objects from the API server, and Nodes from the workload clusters that it knows.
+pub(super) struct LiveReader {
     client: kube::Client,
     workloads: Arc<Workloads>,
     readers: Semaphore,
@@ -48,13 +48,13 @@ pub(super) struct Live {
     metrics: Arc<Metrics>,
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Live")
     }
 }
 
-/// Why an answer is none.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("{}", describe(.0))]
@@ -62,7 +62,7 @@ pub(super) enum ReadError {
     #[error("the API server did not answer in time")]
     TimedOut,
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error(transparent)]
     Another(#[from] AnotherObject),
     #[error("{0:?} is not a valid label")]
@@ -83,33 +83,40 @@ impl ReadError {
         }
     }
 
-    /// The overload because of which there is no answer.
-    fn overload(&self) -> Option<Overload> {
+    /// The overload that caused the error.
+    fn overload(&self) -> Option<ApiOverload> {
         match self {
-            ReadError::Api(error) => Overload::of(error),
-            ReadError::TimedOut => Some(Overload::late(self)),
+            ReadError::Api(error) => ApiOverload::from_error(error),
+            ReadError::TimedOut => Some(ApiOverload::late(self)),
             _ => None,
         }
     }
 }
 
-impl Live {
+impl LiveReader {
     pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
         let (workloads, readers) = (Arc::new(Workloads::new(client.clone())), Semaphore::new(READERS));
-        Live { client, workloads, readers, keeps_owners: false, told_of_permission: AtomicBool::new(false), metrics }
+        LiveReader {
+            client,
+            workloads,
+            readers,
+            keeps_owners: false,
+            told_of_permission: AtomicBool::new(false),
+            metrics,
+        }
     }
 
     /// The same, with the record of field managers of every object (DEC-43).
     pub(super) fn with_owners(self) -> Self {
-        Live { keeps_owners: true, ..self }
+        LiveReader { keeps_owners: true, ..self }
     }
 
-    /// The workload clusters, to forget some.
+    /// The workload clusters.
     pub(super) fn workloads(&self) -> Arc<Workloads> {
         self.workloads.clone()
     }
 
-    /// Ends the connections to the workload cluster of a Cluster.
+    /// Closes the connections to the workload cluster of a Cluster.
     pub(super) fn forget(&self, cluster: &ObjectKey) {
         self.workloads.forget(cluster);
     }
@@ -146,7 +153,7 @@ impl Live {
         }
     }
 
-    /// An object with what its record of field managers says of topologies. While its kind is not served, as for a moment after a
+    /// An object with the field manager entries of topologies. While its kind is not served, as for a moment after a
     /// start of the API server, it is unreadable.
     ///
     /// # Errors
@@ -155,7 +162,7 @@ impl Live {
         &self,
         reference: &ObjectRef,
         deadline: Instant,
-    ) -> Result<Found<Arc<Object>>, Overload> {
+    ) -> Result<Found<Arc<Object>>, ApiOverload> {
         match self.read("object", self.served_object(reference), deadline).await {
             Ok(found) => Ok(found.map(|mut object| {
                 slim(&mut object);
@@ -174,7 +181,7 @@ impl Live {
         Ok(list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
     }
 
-    /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
+    /// `None` when no extension is registered for a hook (HK-04); extensions are not called.
     async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
         let configs = self.extension_configs().await?;
         let mut handlers = configs.iter().filter_map(|config| config.pointer("/status/handlers")?.as_array()).flatten();
@@ -195,7 +202,7 @@ impl Live {
         self.read(what, read, deadline).await.unwrap_or_else(|error| Found::Unreadable(error.to_string()))
     }
 
-    /// What is read, at `deadline` at the latest; counts the answer.
+    /// The result of a read, at `deadline` at the latest; counts it.
     async fn read<T>(
         &self,
         what: &'static str,
@@ -231,14 +238,14 @@ impl Live {
     }
 
     async fn object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
-        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        let request = ObjectRequests::to(reference)?.get(&reference.key.name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         Ok(Some(address::answered(reference, object(found)?)?))
     }
 
-    /// The same; fails if the kind is not served, which says nothing about its objects.
+    /// The same; fails if the kind is not served.
     async fn served_object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
-        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        let request = ObjectRequests::to(reference)?.get(&reference.key.name)?;
         match self.response(request).await? {
             Ok(found) => Ok(Some(address::answered(reference, object(found)?)?)),
             Err(absent) if absent.details.as_ref().is_some_and(|details| details.name == reference.key.name) => {
@@ -251,9 +258,9 @@ impl Live {
         }
     }
 
-    /// The objects of a selection by name; nothing when their kind is not served.
+    /// The objects of a selection by name; `None` when their kind is not served.
     async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
-        let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
+        let requests = ObjectRequests::for_kind(&selection.api_version, &selection.kind, &selection.namespace)?;
         let mut params = ListParams::default().limit(PAGE);
         if !selection.labels.is_empty() {
             params = params.labels(&selector(selection)?);
@@ -277,20 +284,20 @@ impl Live {
 
     /// The labels of a definition. Nothing else of it is requested (CT-2.2).
     async fn definition(&self, name: &str) -> Result<Option<ResourceDefinition>, ReadError> {
-        let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
+        let request = ObjectRequests::cluster_scoped::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         let found = address::answered_definition(name, object(found)?)?;
         let labels = found.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
         Ok(Some(ResourceDefinition { labels, ..ResourceDefinition::default() }))
     }
 
-    /// What the API server answers; nothing when it says that there is no such thing.
+    /// The response of the API server; `None` if it is 404.
     async fn client_answer(&self, request: http::Request<Vec<u8>>) -> Result<Option<Value>, ReadError> {
         Ok(self.response(request).await?.ok())
     }
 
-    /// What the API server answers, or how it says that there is no such thing. One that is busy is asked again: it is so for a
-    /// moment whenever a kind is new.
+    /// The response of the API server, or the status of a 404. Retries on a busy server: it is busy for a moment
+    /// whenever a kind is new.
     async fn response(&self, request: http::Request<Vec<u8>>) -> Result<Result<Value, Box<Status>>, ReadError> {
         let mut left = ATTEMPTS;
         loop {
@@ -313,7 +320,7 @@ fn object(value: Value) -> Result<Object, ReadError> {
     Object::try_from(value).map_err(|_| ReadError::NoObject)
 }
 
-/// The labels of a selection as a query has them. Labels of an object may be unchecked.
+/// The labels of a selection in the form of a query. Labels of an object may be unchecked.
 pub(super) fn selector(selection: &Selection) -> Result<String, ReadError> {
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
     let label = |(name, value): (&String, &String)| match !name.is_empty() && is_plain(name) && is_plain(value) {
@@ -330,7 +337,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use model::hub::ObjectKey;
     use model::world::DefinitionName;
 
@@ -338,8 +345,8 @@ mod tests {
     const LIST: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
     const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
 
-    fn live(script: &Script) -> Live {
-        Live::new(script.client(), Arc::new(Metrics::default()))
+    fn live(script: &Script) -> LiveReader {
+        LiveReader::new(script.client(), Arc::new(Metrics::default()))
     }
 
     fn object(name: &str) -> Need {

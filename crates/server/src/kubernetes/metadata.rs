@@ -1,4 +1,4 @@
-//! Watches that keep only the metadata of objects.
+//! Watches that store only the metadata of objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
@@ -9,38 +9,38 @@ use kube::api::{Api, ApiResource, DynamicObject, ObjectMeta};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::Selection;
-use super::follow::{Mirror, Observation, StoreChange, WatchedKind};
+use super::WatchSelection;
+use super::observations::{Mirror, Observation, StoreChange, WatchedKind};
 use crate::telemetry::metrics::Metrics;
 use model::hub::annotation;
 use model::hub::{ObjectKey, label};
 
 /// The metadata of an object of any kind.
-pub type Metadata = PartialObjectMeta<DynamicObject>;
+pub type ObjectMetadata = PartialObjectMeta<DynamicObject>;
 
-/// The Cluster that an object belongs to; topologies write its name on everything.
-pub(crate) fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
+/// The Cluster of an object, by the label that topologies set.
+pub(crate) fn cluster_of(object: &ObjectMetadata) -> Option<ObjectKey> {
     let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
     Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
 }
 
-/// The metadata of the objects of a kind, also by the Cluster that they belong to.
+/// A store of the metadata of the objects of a kind, indexed by Cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct Objects {
-    store: Store<Metadata>,
+pub(crate) struct MetadataStore {
+    store: Store<ObjectMetadata>,
     resource: ApiResource,
     /// The names of objects by their Cluster. Some may be gone, or belong to another Cluster by now.
     names: Arc<Mutex<HashMap<ObjectKey, BTreeSet<String>>>>,
 }
 
-impl Objects {
-    /// All of them.
-    pub(crate) fn store(&self) -> &Store<Metadata> {
+impl MetadataStore {
+    /// All objects.
+    pub(crate) fn store(&self) -> &Store<ObjectMetadata> {
         &self.store
     }
 
-    /// Those that belong to a Cluster, by name.
-    pub(crate) fn of_cluster(&self, cluster: &ObjectKey) -> Vec<Arc<Metadata>> {
+    /// The objects of a Cluster, by name.
+    pub(crate) fn in_cluster(&self, cluster: &ObjectKey) -> Vec<Arc<ObjectMetadata>> {
         let mut names = self.names();
         let Some(known) = names.get_mut(cluster) else { return Vec::new() };
         let mut found = Vec::new();
@@ -57,7 +57,7 @@ impl Objects {
         found
     }
 
-    fn note(&self, object: &Metadata) {
+    fn note(&self, object: &ObjectMetadata) {
         if let (Some(cluster), Some(name)) = (cluster_of(object), &object.metadata.name) {
             self.names().entry(cluster).or_default().insert(name.clone());
         }
@@ -68,23 +68,24 @@ impl Objects {
     }
 }
 
-/// Keeps a store of metadata current, for ever or until nothing serves the kind, and tells of each change after it is in the store.
+/// Keeps a store of metadata current, and reports each change after it is in the store; ends only when the kind is not
+/// served.
 ///
-/// Only what controllers and reviews look at is kept: names, labels, owners, versions, generations, finalizers, and whether objects are
-/// paused or being deleted.
+/// It keeps only what controllers and reviews read: names, labels, owners, versions, generations, finalizers, and
+/// whether objects are paused or being deleted.
 pub(crate) fn follow(
-    api: Api<Metadata>,
+    api: Api<ObjectMetadata>,
     resource: ApiResource,
-    selection: Selection,
+    selection: WatchSelection,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
-    changed: impl Fn(StoreChange<'_, Metadata>) + Send,
-) -> (Objects, impl Future<Output = ()> + Send) {
-    let mut mirror = Mirror::of(resource.clone());
-    let objects = Objects { store: mirror.store().clone(), resource, names: Arc::default() };
+    changed: impl Fn(StoreChange<'_, ObjectMetadata>) + Send,
+) -> (MetadataStore, impl Future<Output = ()> + Send) {
+    let mut mirror = Mirror::for_resource(resource.clone());
+    let objects = MetadataStore { store: mirror.store().clone(), resource, names: Arc::default() };
     let index = objects.clone();
     let follow = async move {
-        let mut seen = super::follow::follow(api, selection, kind, metrics);
+        let mut seen = super::observations::follow(api, selection, kind, metrics);
         while let Some(mut seen) = seen.next().await {
             if let Observation::There { object, .. } = &mut seen {
                 prune(object);
@@ -96,7 +97,7 @@ pub(crate) fn follow(
     (objects, follow)
 }
 
-fn prune(object: &mut Metadata) {
+fn prune(object: &mut ObjectMetadata) {
     let full = std::mem::take(&mut object.metadata);
     object.metadata = ObjectMeta {
         name: full.name,
@@ -113,7 +114,7 @@ fn prune(object: &mut Metadata) {
     };
 }
 
-/// The one annotation that controllers look at.
+/// The only annotation that controllers read.
 fn paused(mut annotations: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     annotations.retain(|name, _| name == annotation::PAUSED);
     Some(annotations).filter(|annotations| !annotations.is_empty())
@@ -132,21 +133,21 @@ mod tests {
     fn objects_are_found_by_their_cluster_as_long_as_they_belong_to_it() {
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
         let mut writer = Writer::new(resource.clone());
-        let objects = Objects { store: writer.as_reader(), resource, names: Arc::default() };
+        let objects = MetadataStore { store: writer.as_reader(), resource, names: Arc::default() };
         let object = |name: &str, cluster: &str| {
             let labels = BTreeMap::from([(label::CLUSTER_NAME.to_owned(), cluster.to_owned())]);
             let (name, namespace) = (Some(name.to_owned()), Some("ns".to_owned()));
             let metadata = ObjectMeta { name, namespace, labels: Some(labels), ..ObjectMeta::default() };
-            Metadata { types: None, metadata, _phantom: PhantomData }
+            ObjectMetadata { types: None, metadata, _phantom: PhantomData }
         };
-        let mut apply = |event: Event<Metadata>| {
+        let mut apply = |event: Event<ObjectMetadata>| {
             writer.apply_watcher_event(&event);
             if let Event::Apply(object) = &event {
                 objects.note(object);
             }
         };
         let of = |cluster: &str| -> Vec<String> {
-            let found = objects.of_cluster(&ObjectKey::new("ns", cluster));
+            let found = objects.in_cluster(&ObjectKey::new("ns", cluster));
             found.iter().map(|object| object.metadata.name.clone().unwrap()).collect()
         };
         for (name, cluster) in [("b", "one"), ("a", "one"), ("c", "two")] {

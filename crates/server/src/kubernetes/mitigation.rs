@@ -11,8 +11,8 @@ use super::untyped;
 use engine::topology::mitigation::{repaired_for_cluster, repaired_for_object};
 use model::hub::Object;
 
-/// Repairs the `managedFields` of a Cluster and of the objects of its topology. Returns whether any changed: then the run ends,
-/// and the next run starts after a second (SSA-23).
+/// Repairs the `managedFields` of a Cluster and of the objects of its topology. Returns whether any changed: in that
+/// case the run ends, and the next run starts after a second (SSA-23).
 ///
 /// The objects may come from a cache that keeps only a part of `managedFields`, if it keeps the names of all managers:
 /// an object whose entries look lost is read again first.

@@ -1,24 +1,25 @@
 //! Facts from a Kubernetes API server.
 //!
 //! ```text
-//! list_watch.rs ─► follow.rs ─┬─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
-//!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
-//!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
-//!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
-//!       gather.rs ─► impact_facts.rs (what impacts need, all in memory) ─┬─► contract.rs, extension_configs.rs, schemas.rs
+//! list_watch.rs ─► observations.rs ─┬─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
+//!  raw_object.rs: objects as        │                └─ changes ─► gather.rs (answers to Needs, with patience)
+//!  they were received               ├─► metadata.rs ─► contract.rs (definitions), templates.rs: further objects of the leader
+//!                                   └─► managed/ (objects of topologies) ─► topology_gatherer.rs (answers to their Needs)
+//!       gather.rs ─► impact_facts.rs (facts of impacts, all in memory) ──┬─► contract.rs, extension_configs.rs, schemas.rs
 //!                                                                        └─► class_templates.rs ─► template_store.rs
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
-//! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
+//! extensions.rs: answers of Runtime Extensions, and their cache (expiring_cache.rs) ─► topology_gatherer.rs
 //! unlisted.rs: caches that cannot answer yet; overload.rs, retry_after.rs: an API server that is busy
-//! extension_configs.rs: hooks of ExtensionConfigs, in each replica ─► deletion_hooks.rs: which deletions may have to wait ─► webhook
+//! extension_configs.rs: hooks of ExtensionConfigs, in each replica ─► deletion_hooks.rs: which deletions may wait ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
-//! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
+//! versions.rs (API versions of referenced kinds, read one by one) ─► conversion
 //! port_forward.rs (streams to a Service from outside of the cluster) ─► plan --live, simulate --live
 //! address.rs: the paths of all these requests, checked
 //! connection.rs: the client that sends them, history.rs: an API server that was restored from an older copy
-//! lease.rs (which process leads and may write, and how much at a time: pace.rs), incumbent.rs (whether Cluster API's own controllers are at work)
+//! lease.rs (which process leads and may write), write_limiter.rs (concurrent writes),
+//! incumbent.rs (whether Cluster API's own controllers run)
 //! ```
 
 use jiff::Timestamp;
@@ -26,7 +27,7 @@ use jiff::Timestamp;
 use golang::calendar::Moment;
 use schema::field::chain;
 
-pub(crate) use list_watch::Selection;
+pub(crate) use list_watch::WatchSelection;
 
 pub mod address;
 pub mod apply;
@@ -41,12 +42,12 @@ pub mod dry_run;
 pub(crate) mod events;
 pub mod extension_configs;
 pub mod extensions;
-pub(crate) mod follow;
+pub(crate) mod observations;
 pub mod gather;
 pub mod history;
 pub mod impact_facts;
 pub mod incumbent;
-mod kept;
+mod expiring_cache;
 mod kubeconfig;
 pub mod topology_gatherer;
 pub mod lease;
@@ -54,7 +55,7 @@ mod list_watch;
 mod live;
 mod namespaces;
 pub mod overload;
-mod pace;
+mod write_limiter;
 pub mod managed;
 pub mod metadata;
 pub mod mitigation;
@@ -73,15 +74,15 @@ pub(crate) mod untyped;
 pub mod versions;
 pub mod watch;
 pub(crate) mod workload;
-mod written;
+mod raw_object;
 
-/// The present moment.
+/// The current time.
 pub(crate) fn moment() -> Moment {
     let now = Timestamp::now();
     Moment { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or_default() }
 }
 
-/// An error of the client as the API server states it, or with everything that lies behind it.
+/// An error of the client: the message of the API server, or the error with all its sources.
 pub(crate) fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error
         && !status.message.is_empty()
@@ -89,7 +90,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
         return status.message.clone();
     }
     if let kube::Error::Service(cause) = error
-        && (cause.is::<address::Malformed>() || cause.is::<address::AnotherObject>())
+        && (cause.is::<address::InvalidSegment>() || cause.is::<address::AnotherObject>())
     {
         return cause.to_string();
     }

@@ -1,4 +1,4 @@
-//! The labels of Namespaces, which say whether an extension is called for the objects in them (RH-7.2).
+//! The labels of Namespaces, which decide whether an extension is called for their objects (RH-7.2).
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::Malformed;
-use super::kept::Kept;
+use super::address::InvalidSegment;
+use super::expiring_cache::ExpiringCache;
 use super::{address, describe};
 use engine::extensions::Selector;
 use golang::json::StringMap;
 
-/// How long the labels of a Namespace are remembered.
+/// Time for which the labels of a Namespace are cached.
 const LABELS: Duration = Duration::from_secs(5);
-/// How many Namespaces are remembered.
+/// Capacity of the cache.
 const ENTRIES: usize = 16_384;
 
-/// Why the labels of a Namespace are not known.
+/// Why the labels of a Namespace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the labels of namespace {namespace:?} cannot be read: {source}")]
 pub struct NamespaceError {
@@ -29,7 +29,7 @@ pub struct NamespaceError {
 #[derive(Debug, thiserror::Error)]
 enum NamespaceCause {
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error("timed out")]
     TimedOut(#[from] Elapsed),
     #[error("{}", describe(.0))]
@@ -38,10 +38,10 @@ enum NamespaceCause {
     Missing,
 }
 
-/// Reads labels of Namespaces, and remembers them for a moment.
+/// Reads labels of Namespaces, and caches them for a short time.
 pub(super) struct NamespaceLabels {
     client: kube::Client,
-    labels: Kept<String, StringMap>,
+    labels: ExpiringCache<String, StringMap>,
 }
 
 impl fmt::Debug for NamespaceLabels {
@@ -52,7 +52,7 @@ impl fmt::Debug for NamespaceLabels {
 
 impl NamespaceLabels {
     pub(super) fn new(client: kube::Client) -> Self {
-        NamespaceLabels { client, labels: Kept::new(LABELS, ENTRIES) }
+        NamespaceLabels { client, labels: ExpiringCache::new(LABELS, ENTRIES) }
     }
 
     /// Whether a selector selects a namespace.
@@ -69,14 +69,14 @@ impl NamespaceLabels {
             Selector::Nothing => Ok(false),
             Selector::Everything => Ok(true),
             Selector::Labels(_) => {
-                let labels = self.of(namespace, deadline).await;
+                let labels = self.labels(namespace, deadline).await;
                 let labels = labels.map_err(|source| NamespaceError { namespace: namespace.to_owned(), source })?;
                 Ok(selector.matches(&labels))
             }
         }
     }
 
-    async fn of(&self, namespace: &str, deadline: Instant) -> Result<StringMap, NamespaceCause> {
+    async fn labels(&self, namespace: &str, deadline: Instant) -> Result<StringMap, NamespaceCause> {
         if let Some(known) = self.labels.get(&namespace.to_owned()) {
             return Ok(known);
         }

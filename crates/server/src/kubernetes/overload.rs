@@ -1,52 +1,52 @@
-//! Requests that a busy API server turned away, or did not answer. That says nothing about the objects (DEC-106).
+//! Requests that a busy API server rejected, or did not answer. They say nothing about the objects (DEC-106).
 
 use std::time::Duration;
 
-use super::address::{AnotherObject, Malformed};
+use super::address::{AnotherObject, InvalidSegment};
 use super::describe;
 
-/// The longest time that the API server may ask for.
+/// Maximum delay that the API server may request.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// A request without an answer, which is sent again later.
+/// A request without a response, which is sent again later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Overload {
+pub struct ApiOverload {
     pub reason: String,
     /// How long the API server wants to be left alone.
     pub retry_after: Duration,
 }
 
-impl Overload {
-    /// The overload behind an error of a client; `None` if the API server has answered the request.
-    pub(crate) fn of(error: &kube::Error) -> Option<Self> {
+impl ApiOverload {
+    /// The overload that caused an error of a client; `None` if the API server has handled the request.
+    pub(crate) fn from_error(error: &kube::Error) -> Option<Self> {
         let retry_after = match error {
             kube::Error::Api(status) if matches!(status.code, 429 | 502..=504) => {
                 let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
                 Duration::from_secs(seconds.into()).min(LONGEST)
             }
-            kube::Error::Service(cause) if cause.is::<Malformed>() || cause.is::<AnotherObject>() => return None,
+            kube::Error::Service(cause) if cause.is::<InvalidSegment>() || cause.is::<AnotherObject>() => return None,
             kube::Error::HyperError(_) | kube::Error::Service(_) => Duration::ZERO,
             _ => return None,
         };
-        Some(Overload { reason: describe(error), retry_after })
+        Some(ApiOverload { reason: describe(error), retry_after })
     }
 
-    /// An overload because of which there was no answer in time.
+    /// The overload of a request that timed out.
     pub(super) fn late(error: &impl ToString) -> Self {
-        Overload { reason: error.to_string(), retry_after: Duration::ZERO }
+        ApiOverload { reason: error.to_string(), retry_after: Duration::ZERO }
     }
 
     /// The same with a reason that names the request.
     #[must_use]
     pub(crate) fn because(self, reason: String) -> Self {
-        Overload { reason, ..self }
+        ApiOverload { reason, ..self }
     }
 
-    /// Both of them.
+    /// Combines two overloads.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
-        Overload { retry_after: self.retry_after.max(other.retry_after), ..self }
+        ApiOverload { retry_after: self.retry_after.max(other.retry_after), ..self }
     }
 }
 
@@ -62,9 +62,10 @@ mod tests {
         let said = |code: u16, seconds: u32| {
             let status = json!({"status": "Failure", "code": code, "reason": "r", "message": "later",
                 "details": {"retryAfterSeconds": seconds}});
-            Overload::of(&kube::Error::Api(serde_json::from_value(status).unwrap()))
+            ApiOverload::from_error(&kube::Error::Api(serde_json::from_value(status).unwrap()))
         };
-        let after = |seconds| Some(Overload { reason: "later".to_owned(), retry_after: Duration::from_secs(seconds) });
+        let after =
+            |seconds| Some(ApiOverload { reason: "later".to_owned(), retry_after: Duration::from_secs(seconds) });
         for (code, seconds, want) in [
             (429, 7, after(7)),
             (503, 0, after(0)),
@@ -79,6 +80,6 @@ mod tests {
         ] {
             assert_eq!(said(code, seconds), want, "{code}");
         }
-        assert!(Overload::of(&kube::Error::Service("connection refused".into())).is_some());
+        assert!(ApiOverload::from_error(&kube::Error::Service("connection refused".into())).is_some());
     }
 }

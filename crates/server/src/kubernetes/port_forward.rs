@@ -1,4 +1,4 @@
-//! Streams to a Service of a cluster from outside of it, as `kubectl port-forward` opens them.
+//! Streams to a Service of a cluster from the outside, as `kubectl port-forward` opens them.
 //!
 //! ```text
 //! Service ─► the name of its port ─► EndpointSlices ─► a ready Pod and its port ─► pods/portforward ─► Stream
@@ -15,7 +15,7 @@ use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
 use kube::api::ListParams;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
-use super::address::{self, Malformed};
+use super::address::{self, InvalidSegment};
 use super::describe;
 use crate::extension_client::{Stream, Tunnel};
 use engine::extensions::ServicePort;
@@ -29,7 +29,7 @@ const OF_SERVICE: &str = "kubernetes.io/service-name";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForwardError {
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error("cannot read {what}: {reason}")]
     Unreadable { what: String, reason: String },
     #[error("there is no Service {0}")]
@@ -85,7 +85,7 @@ impl Forward {
         // The name becomes part of a selector.
         if let Some(fault) = dns_label_faults(&key.name).into_iter().next() {
             let (part, text) = ("the name", key.name.clone());
-            return Err(Malformed { part, text, fault }.into());
+            return Err(InvalidSegment { part, text, fault }.into());
         }
         let slices = address::in_namespace::<EndpointSlice>(self.client.clone(), &key.namespace)?;
         let of_service = ListParams::default().labels(&format!("{OF_SERVICE}={}", key.name));

@@ -1,7 +1,7 @@
-//! The `Retry-After` header of a busy API server, as a field of its answer.
+//! The `Retry-After` header of a busy API server, as a field of its response.
 //!
-//! kube-rs does not show the headers of errors. kube-apiserver repeats the header in most bodies, but a request that it rejects for its
-//! priority level or during its shutdown is answered with a line of text, as one that a proxy rejects.
+//! kube-rs does not show the headers of errors. kube-apiserver repeats the header in most bodies, but a request that it
+//! rejects for its priority level or during its shutdown is answered with a line of text, as one that a proxy rejects.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
@@ -11,12 +11,13 @@ use hyper::body::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// How much of an answer is read. Longer ones are no answers of kube-apiserver.
+/// Maximum size of a response that is read. Longer ones do not come from kube-apiserver.
 const LONGEST: usize = 64 * 1024;
-/// How much of an answer that is no `Status` becomes the message of one.
+/// Maximum length of the message that is made from a response without `Status`.
 const SHOWN: usize = 1024;
 
-/// The answer of the API server; that of a busy one names in its body the time after which the request may be sent again.
+/// The response of the API server; that of a busy one gets in its body the time after which the request may be sent
+/// again.
 pub(super) async fn in_body<B>(response: Response<B>) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -34,12 +35,12 @@ where
     Ok(Response::from_parts(head, Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()))
 }
 
-/// The seconds in the header. A date, which HTTP allows as well, is no answer of Kubernetes.
+/// The seconds in the header. Kubernetes never sends a date, which HTTP allows as well.
 fn seconds(headers: &HeaderMap) -> Option<u32> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The `Status` that an answer is, or one that says what it says, with the seconds unless it has its own.
+/// The `Status` of a response, or one made from its text, with the seconds unless it has its own.
 fn with_retry_after(code: u16, text: &[u8], seconds: u32) -> Value {
     let mut status = serde_json::from_slice(text).ok().filter(|status: &Value| status["kind"] == "Status");
     let status = status.get_or_insert_with(|| {
@@ -70,7 +71,7 @@ mod tests {
     use tower::{ServiceExt, service_fn};
 
     use super::*;
-    use crate::kubernetes::overload::Overload;
+    use crate::kubernetes::overload::ApiOverload;
 
     /// The error that a client makes of an answer.
     async fn error(code: u16, retry_after: Option<&'static str>, body: &str) -> kube::Error {
@@ -108,7 +109,7 @@ mod tests {
             (404, Some("7"), "later".to_owned(), None),
         ] {
             let error = error(code, header, &body).await;
-            let overload = Overload::of(&error);
+            let overload = ApiOverload::from_error(&error);
             let after = overload.as_ref().map(|overload| overload.retry_after);
             assert_eq!(after, want.map(Duration::from_secs), "{code} {header:?} {body}");
             assert!(overload.is_none_or(|overload| overload.reason.contains("later")), "{error}");

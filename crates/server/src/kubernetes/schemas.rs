@@ -1,5 +1,5 @@
-//! The schemas of the kinds that topologies are made of: read outside reviews, once for each generation of their definition, compiled, and
-//! kept while a class needs them (DEC-57).
+//! The schemas of the kinds of objects in topologies: read outside reviews, once for each generation of their
+//! definition, compiled, and cached while a class needs them (DEC-57).
 //!
 //! ```text
 //! ClusterClasses: which versions of kinds ─┐
@@ -13,15 +13,16 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::Value;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::address::Resource;
+use super::address::{InvalidSegment, Resource};
 use super::cache::Cache;
 use super::class_uses::{ClassUses, next_classes};
 use super::contract::Definitions;
 use super::describe;
-use super::written::Written;
+use super::raw_object::RawObject;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::created_kinds;
 use golang::json::{self, in_memory};
@@ -30,63 +31,64 @@ use model::hub::{ClusterClass, LazySchema, ObjectKey, ResourceDefinition, group_
 use model::world::Found;
 use schema::openapi::without_descriptions;
 
-/// How long the API server may take for one definition.
+/// Timeout of the request for one definition.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a definition that could not be read is asked for again.
+/// Delay before an unreadable definition is requested again.
 const RETRY: Duration = Duration::from_secs(10);
-/// How many definitions are read at a time.
+/// Maximum number of concurrent reads of definitions.
 const READERS: usize = 4;
-/// How many bytes a compiled schema takes for each byte of its text in memory, together with that.
+/// Memory of a compiled schema and its text, per byte of the text.
 const COMPILED: usize = 4;
-/// How many versions of kinds are kept.
+/// Maximum number of cached versions of kinds.
 const MOST_KINDS: usize = 256;
-/// How many versions of kinds of one Cluster are looked at.
+/// Maximum number of versions of kinds of one Cluster.
 const MOST_KINDS_OF_CLUSTER: usize = 32;
 
 /// The name of a definition, and a version.
-type Key = (String, String);
+type KindVersion = (String, String);
 
 /// Schemas by kind and version.
-pub(super) struct Schemas {
+pub(super) struct SchemaCache {
     client: kube::Client,
     cache: Arc<Cache>,
     definitions: Definitions,
     metrics: Arc<Metrics>,
     most_bytes: usize,
     /// By the names of definitions.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, CachedDefinition>>,
 }
 
-/// A definition that was read.
+/// A cached definition.
 #[derive(Debug)]
-struct Known {
-    stamp: Stamp,
-    /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be read.
+struct CachedDefinition {
+    stamp: DefinitionGeneration,
+    /// The schemas of the versions that classes name; `None` for one that is not served, or has no schema that can be
+    /// read.
     versions: BTreeMap<String, Option<Arc<LazySchema>>>,
     bytes: usize,
 }
 
-/// Which definition it is, and how often its spec has changed.
+/// The uid and the generation of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DefinitionGeneration {
     uid: Option<String>,
     generation: Option<i64>,
 }
 
 /// A definition that has to be read.
-struct Wanted {
+struct MissingDefinition {
     name: String,
     versions: BTreeSet<String>,
 }
 
-impl fmt::Debug for Schemas {
+impl fmt::Debug for SchemaCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.known().keys()).finish()
     }
 }
 
-impl Schemas {
-    /// Nothing is known until [`Schemas::follow`] runs. All schemas together take `most_bytes` at most (DEC-44).
+impl SchemaCache {
+    /// An empty cache, which [`SchemaCache::follow`] fills. All schemas together take `most_bytes` at most (DEC-44).
     pub(super) fn new(
         client: kube::Client,
         cache: Arc<Cache>,
@@ -94,12 +96,12 @@ impl Schemas {
         most_bytes: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Schemas { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
+        SchemaCache { client, cache, definitions, metrics, most_bytes, known: Mutex::default() }
     }
 
-    /// Definitions with nothing but the schemas of these versions of kinds (`apiVersion` and kind), by name: those that are known, and of
-    /// the present generation of their definition.
-    pub(super) fn of(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
+    /// Definitions, by name, with only the schemas of these versions of kinds (`apiVersion` and kind): those that are
+    /// known and of the current generation.
+    pub(super) fn for_kinds(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, ResourceDefinition> {
         let known = self.known();
         let mut found: BTreeMap<String, ResourceDefinition> = BTreeMap::new();
         for (api_version, kind) in kinds.iter().take(MOST_KINDS_OF_CLUSTER) {
@@ -112,10 +114,11 @@ impl Schemas {
         found
     }
 
-    /// Whether the schemas of all classes are known, or those of too many. One that cannot be read is never known.
+    /// Whether the schemas of all classes are known, or the limit of kinds is reached. An unreadable one is never
+    /// known.
     pub(super) fn is_settled(&self) -> bool {
         let (facts, known) = (self.cache.facts(), self.known());
-        let is_known = |(name, version): &Key| match self.stamp(name) {
+        let is_known = |(name, version): &KindVersion| match self.stamp(name) {
             Some(stamp) => {
                 known.get(name).is_some_and(|known| known.stamp == stamp && known.versions.contains_key(version))
             }
@@ -128,7 +131,7 @@ impl Schemas {
         known.len() >= MOST_KINDS || facts.class_keys().all(is_settled)
     }
 
-    /// Keeps the schemas of all kinds current of which Clusters get objects, for ever.
+    /// Keeps the schemas of all kinds of objects in topologies current; never ends.
     pub(super) async fn follow(&self) {
         let (mut changed, mut definitions) = (self.cache.follow(), self.definitions.changes());
         let mut uses = ClassUses::new(kinds_of);
@@ -151,15 +154,15 @@ impl Schemas {
         }
     }
 
-    /// Reads what classes use and is not known; whether everything could be read.
-    async fn read_all(&self, uses: &ClassUses<Key>) -> bool {
+    /// Reads the missing schemas of classes; returns whether all could be read.
+    async fn read_all(&self, uses: &ClassUses<KindVersion>) -> bool {
         let wanted = self.wanted(uses);
         let read = stream::iter(wanted).map(|wanted| self.read(wanted)).buffer_unordered(READERS);
         read.fold(true, async |all, succeeded| all && succeeded).await
     }
 
-    /// The definitions that have to be read. Those that no class uses any more, or that are gone, are dropped.
-    fn wanted(&self, uses: &ClassUses<Key>) -> Vec<Wanted> {
+    /// The definitions that have to be read. Drops those that are deleted or that no class uses any more.
+    fn wanted(&self, uses: &ClassUses<KindVersion>) -> Vec<MissingDefinition> {
         let mut versions: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
         for (name, version) in uses.all().take(MOST_KINDS) {
             versions.entry(name).or_default().insert(version.clone());
@@ -170,25 +173,25 @@ impl Schemas {
                 versions.get(name).is_some_and(|wanted| known.versions.keys().any(|one| wanted.contains(one)));
             is_used && self.stamp(name).is_some()
         });
-        let is_known = |name: &String, wanted: &BTreeSet<String>, stamp: &Stamp| {
-            let has_all = |known: &Known| wanted.iter().all(|version| known.versions.contains_key(version));
+        let is_known = |name: &String, wanted: &BTreeSet<String>, stamp: &DefinitionGeneration| {
+            let has_all = |known: &CachedDefinition| wanted.iter().all(|version| known.versions.contains_key(version));
             known.get(name).is_some_and(|known| known.stamp == *stamp && has_all(known))
         };
         let wanted = versions.into_iter().filter_map(|(name, versions)| {
             let stamp = self.stamp(name)?;
-            (!is_known(name, &versions, &stamp)).then(|| Wanted { name: name.clone(), versions })
+            (!is_known(name, &versions, &stamp)).then(|| MissingDefinition { name: name.clone(), versions })
         });
         wanted.collect()
     }
 
-    /// The present generation of a definition; `None` while there is no such definition, or none is known.
-    fn stamp(&self, name: &str) -> Option<Stamp> {
+    /// The current generation of a definition; `None` while it does not exist or is not known.
+    fn stamp(&self, name: &str) -> Option<DefinitionGeneration> {
         let metadata = self.definitions.get(name).ok().flatten()?;
-        Some(Stamp { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
+        Some(DefinitionGeneration { uid: metadata.metadata.uid.clone(), generation: metadata.metadata.generation })
     }
 
     /// Reads and compiles the schemas of a definition.
-    async fn read(&self, wanted: Wanted) -> bool {
+    async fn read(&self, wanted: MissingDefinition) -> bool {
         let answer = timeout(PATIENCE, read_definition(&self.client, &wanted)).await;
         let outcome = match &answer {
             Ok(Ok(_)) => "found",
@@ -202,15 +205,19 @@ impl Schemas {
                 true
             }
             Ok(Err(error)) => {
-                debug!(definition = wanted.name, error, "Failed to read a CustomResourceDefinition");
+                debug!(
+                    definition = wanted.name,
+                    error = error.to_string(),
+                    "Failed to read a CustomResourceDefinition"
+                );
                 false
             }
             Err(_) => false,
         }
     }
 
-    /// Keeps the schemas of a definition, or the fact that there is no room for them.
-    fn put(&self, name: String, mut read: Known) {
+    /// Caches the schemas of a definition, or the fact that there is no room for them.
+    fn put(&self, name: String, mut read: CachedDefinition) {
         let mut known = self.known();
         known.remove(&name);
         let bytes: usize = known.values().map(|known| known.bytes).sum();
@@ -222,45 +229,56 @@ impl Schemas {
         known.insert(name, read);
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, CachedDefinition>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The versions of kinds of which Clusters of a class get objects.
-fn kinds_of(class: &ClusterClass) -> BTreeSet<Key> {
+/// The versions of kinds of the objects of Clusters of a class.
+fn kinds_of(class: &ClusterClass) -> BTreeSet<KindVersion> {
     created_kinds(&class.spec).iter().map(|(api_version, kind)| key(api_version, kind)).collect()
 }
 
-fn key(api_version: &str, kind: &str) -> Key {
+fn key(api_version: &str, kind: &str) -> KindVersion {
     (definition_name(group_of(api_version), kind), version_of(api_version).to_owned())
 }
 
-/// The schemas of a definition, compiled. The answer may be of another generation than the one that was asked for.
-///
-/// # Errors
-/// When it cannot be read, is gone, or does not decode.
-async fn read_definition(client: &kube::Client, wanted: &Wanted) -> Result<Known, String> {
-    let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let one =
-        resource.one_of_cluster::<Written>(client.clone(), &wanted.name).map_err(|malformed| malformed.to_string())?;
-    let found = one.get_opt().await.map_err(|error| describe(&error))?.ok_or("it does not exist")?;
-    let versions = wanted.versions.clone();
-    let compile = move || {
-        let definition = json::value(found.text()).map_err(|error| error.to_string())?;
-        Ok(compiled(&definition, &versions))
-    };
-    tokio::task::spawn_blocking(compile).await.unwrap_or_else(|_| Err("its schema cannot be compiled".to_owned()))
+/// Why the schemas of a definition are not known.
+#[derive(Debug, thiserror::Error)]
+enum SchemaError {
+    #[error(transparent)]
+    InvalidSegment(#[from] InvalidSegment),
+    #[error("{}", describe(.0))]
+    Api(#[source] kube::Error),
+    #[error("it does not exist")]
+    Missing,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("its schema cannot be compiled")]
+    Uncompiled(#[source] JoinError),
 }
 
-/// What a definition says of these versions.
-fn compiled(definition: &Value, versions: &BTreeSet<String>) -> Known {
+/// The compiled schemas of a definition. The response may have another generation than the requested one.
+///
+/// # Errors
+/// When it cannot be read, is deleted, or does not decode.
+async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, SchemaError> {
+    let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let one = resource.one_of_cluster::<RawObject>(client.clone(), &wanted.name)?;
+    let found = one.get_opt().await.map_err(SchemaError::Api)?.ok_or(SchemaError::Missing)?;
+    let versions = wanted.versions.clone();
+    let compile = move || Ok(compiled(&json::value(found.text())?, &versions));
+    tokio::task::spawn_blocking(compile).await.map_err(SchemaError::Uncompiled)?
+}
+
+/// The compiled schemas of these versions of a definition.
+fn compiled(definition: &Value, versions: &BTreeSet<String>) -> CachedDefinition {
     let metadata = |name: &str| definition.pointer(&format!("/metadata/{name}"));
-    let stamp = Stamp {
+    let stamp = DefinitionGeneration {
         uid: metadata("uid").and_then(Value::as_str).map(str::to_owned),
         generation: metadata("generation").and_then(Value::as_i64),
     };
-    let mut known = Known { stamp, versions: BTreeMap::new(), bytes: 0 };
+    let mut known = CachedDefinition { stamp, versions: BTreeMap::new(), bytes: 0 };
     let stored = definition.pointer("/spec/versions").and_then(Value::as_array);
     for version in versions {
         let is_it = |one: &&Value| {

@@ -20,8 +20,8 @@ use http::{Method, Request, Response, StatusCode};
 use serde_json::Value;
 use tower::service_fn;
 
-/// What is answered to a request.
-pub enum Answer {
+/// The response to a request.
+pub enum ScriptedAnswer {
     /// A status and an object.
     Object(StatusCode, Value),
     /// A watch: what is said after how long; then the connection ends.
@@ -32,11 +32,11 @@ pub enum Answer {
     Silence,
 }
 
-struct Line {
+struct ScriptLine {
     method: Method,
     path: String,
     words: Vec<String>,
-    answer: Answer,
+    answer: ScriptedAnswer,
 }
 
 /// The kinds of objects that scripts do not name.
@@ -60,29 +60,29 @@ const KINDS: [&str; 17] = [
     "Secret",
 ];
 
-/// The lines that have not been spoken yet.
+/// The expected requests that have not arrived yet, with their responses.
 #[derive(Clone, Default)]
-pub struct Script(Arc<Mutex<VecDeque<Line>>>);
+pub struct Script(Arc<Mutex<VecDeque<ScriptLine>>>);
 
 impl Script {
     /// Expects a request whose path is `path` and whose query, or body, has all `words`.
-    pub fn expect(&self, method: &Method, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn expect(&self, method: &Method, path: &str, words: &[&str], answer: ScriptedAnswer) -> &Self {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
-        self.0.lock().unwrap().push_back(Line { method: method.clone(), path: path.to_owned(), words, answer });
+        self.0.lock().unwrap().push_back(ScriptLine { method: method.clone(), path: path.to_owned(), words, answer });
         self
     }
 
     /// Expects a GET.
-    pub fn get(&self, path: &str, words: &[&str], answer: Answer) -> &Self {
+    pub fn get(&self, path: &str, words: &[&str], answer: ScriptedAnswer) -> &Self {
         self.expect(&Method::GET, path, words, answer)
     }
 
-    /// How many requests are still to come.
+    /// The number of expected requests that have not arrived yet.
     pub fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    /// A client whose requests follow the script; one that does not fails the test.
+    /// A client whose requests have to follow the script; any other request fails the test.
     pub fn client(&self) -> kube::Client {
         let script = self.clone();
         let service = service_fn(move |request: Request<kube::client::Body>| {
@@ -104,34 +104,36 @@ impl Script {
     }
 }
 
-impl Answer {
-    pub fn ok(object: Value) -> Answer {
-        Answer::Object(StatusCode::OK, object)
+impl ScriptedAnswer {
+    pub fn ok(object: Value) -> ScriptedAnswer {
+        ScriptedAnswer::Object(StatusCode::OK, object)
     }
 
     /// A Status object, as kube-apiserver reports errors.
-    pub fn error(code: u16, reason: &str) -> Answer {
+    pub fn error(code: u16, reason: &str) -> ScriptedAnswer {
         let code = StatusCode::from_u16(code).unwrap();
-        Answer::Object(code, status(code.as_u16(), reason))
+        ScriptedAnswer::Object(code, status(code.as_u16(), reason))
     }
 
-    /// The answer with what the script leaves out and every API server says of an object: which one it is.
-    fn about(self, path: &str, body: &[u8]) -> Answer {
-        let Answer::Object(StatusCode::OK, mut object) = self else { return self };
+    /// The response with the identity of the object, which scripts leave out.
+    fn about(self, path: &str, body: &[u8]) -> ScriptedAnswer {
+        let ScriptedAnswer::Object(StatusCode::OK, mut object) = self else { return self };
         if object.get("items").is_none() {
             let sent: Value = serde_json::from_slice(body).unwrap_or_default();
             let sent = sent["metadata"]["name"].as_str().map(|name| format!("{path}/{name}"));
             identify(sent.as_deref().filter(|_| !is_of_object(path)).unwrap_or(path), &mut object);
         }
-        Answer::Object(StatusCode::OK, object)
+        ScriptedAnswer::Object(StatusCode::OK, object)
     }
 
     async fn response(self) -> Response<Body> {
         let (code, body) = match self {
-            Answer::Object(code, object) => (code, Body::from(object.to_string())),
-            Answer::Watch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines))),
-            Answer::OpenWatch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines).chain(stream::pending()))),
-            Answer::Silence => std::future::pending().await,
+            ScriptedAnswer::Object(code, object) => (code, Body::from(object.to_string())),
+            ScriptedAnswer::Watch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines))),
+            ScriptedAnswer::OpenWatch(lines) => {
+                (StatusCode::OK, Body::from_stream(spoken(lines).chain(stream::pending())))
+            }
+            ScriptedAnswer::Silence => std::future::pending().await,
         };
         Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
     }
@@ -142,7 +144,7 @@ fn is_of_object(path: &str) -> bool {
     path.split('/').skip_while(|segment| *segment != "namespaces").count() == 4
 }
 
-/// Writes into an object in a namespace which one it is, as its path says; what is there already stays.
+/// Sets kind, namespace and name of an object in a namespace from its path; existing values stay.
 pub fn identify(path: &str, object: &mut Value) {
     let segments: Vec<&str> = path.split('/').collect();
     let (api_version, namespace, plural, name) = match segments.as_slice() {

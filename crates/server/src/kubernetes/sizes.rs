@@ -1,4 +1,4 @@
-//! The watch of MachineDeployments, of which the number of replicas is kept, which an autoscaler decides where a topology does not
+//! The watch of MachineDeployments. It stores the number of replicas, which an autoscaler sets if a topology does not
 //! (DEC-53), and how many of them are outdated (DEC-59).
 
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::address::Resource;
 use super::cache::Cache;
-use super::follow::{self, Observation, WatchedKind};
-use super::list_watch::Selection;
-use super::written::Written;
+use super::list_watch::WatchSelection;
+use super::observations::{self, Observation, WatchedKind};
+use super::raw_object::RawObject;
 use crate::telemetry::metrics::Metrics;
 use golang::json::StringMap;
 use model::hub::{GROUP, ObjectKey, label};
@@ -19,11 +19,11 @@ use model::wire::WireVersion;
 use model::world::{WorkerSet, WorkerState};
 
 const KIND: &str = "MachineDeployment";
-/// How long until an API server that does not serve the kind is asked again.
+/// Delay before the watch is retried on an API server that does not serve the kind.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Keeps the numbers of machines of worker sets current, for ever. Nothing waits for the first list: a number that is not known yet
-/// is the least one.
+/// Keeps the numbers of machines of worker sets current; never ends. Nothing waits for the first list: until then, the
+/// minimum is assumed.
 pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
     loop {
         follow(client.clone(), &cache, metrics.clone()).await;
@@ -31,20 +31,20 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
     }
 }
 
-/// Applies what the watch shows to the cache, until nothing serves the kind.
+/// Applies the observations of the watch to the cache, until the kind is not served.
 async fn follow(client: kube::Client, cache: &Cache, metrics: Arc<Metrics>) {
     let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), KIND);
-    let api = resource.in_scope::<Written>(client, cache.facts().scope());
-    let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
+    let api = resource.in_scope::<RawObject>(client, cache.facts().scope());
+    let selection = WatchSelection { labels: Some(label::OWNED.to_owned()), fields: None };
     let own = WatchedKind::own(KIND, &resource.as_api().api_version);
     let kind = WatchedKind { ends_if_unserved: true, ..own };
-    let mut seen = follow::follow(api, selection, kind, metrics);
+    let mut seen = observations::follow(api, selection, kind, metrics);
     while let Some(seen) = seen.next().await {
         take(cache, seen);
     }
 }
 
-fn take(cache: &Cache, seen: Observation<Written>) {
+fn take(cache: &Cache, seen: Observation<RawObject>) {
     match seen {
         Observation::There { object, .. } => put(cache, object.key(), state(&object)),
         Observation::Gone(object) => put(cache, object.key(), None),
@@ -59,7 +59,7 @@ fn take(cache: &Cache, seen: Observation<Written>) {
     }
 }
 
-/// Most events change other fields, and the facts stay as they are.
+/// Updates the cache only if the state differs: most events change other fields.
 fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerState)>) {
     let facts = cache.facts();
     let known = facts.sized_set(&deployment).and_then(|set| Some((set.clone(), facts.worker_state(set)?.clone())));
@@ -70,52 +70,52 @@ fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerSta
     }
 }
 
-/// The worker set that a MachineDeployment is, and its state; `None` for one that belongs to no topology.
-fn state(deployment: &Written) -> Option<(WorkerSet, WorkerState)> {
+/// The worker set of a MachineDeployment, and its state; `None` without a topology.
+fn state(deployment: &RawObject) -> Option<(WorkerSet, WorkerState)> {
     worker_state(&deployment.key().namespace, deployment.text())
 }
 
-/// The same, of the JSON of a MachineDeployment.
+/// The same for the JSON of a MachineDeployment.
 pub fn worker_state(namespace: &str, deployment: &str) -> Option<(WorkerSet, WorkerState)> {
     #[derive(Deserialize)]
-    struct Deployment {
-        metadata: Metadata,
-        spec: Spec,
+    struct DeploymentObject {
+        metadata: DeploymentMetadata,
+        spec: DeploymentSpec,
         #[serde(default)]
-        status: Status,
+        status: DeploymentStatus,
     }
     #[derive(Deserialize)]
-    struct Metadata {
+    struct DeploymentMetadata {
         #[serde(default)]
         labels: StringMap,
         #[serde(default)]
         generation: i64,
     }
     #[derive(Deserialize)]
-    struct Spec {
+    struct DeploymentSpec {
         replicas: i64,
         #[serde(default)]
-        template: Template,
+        template: DeploymentTemplate,
     }
     #[derive(Default, Deserialize)]
-    struct Template {
+    struct DeploymentTemplate {
         #[serde(default)]
-        spec: MachineSpec,
+        spec: TemplateSpec,
     }
     #[derive(Default, Deserialize)]
-    struct MachineSpec {
+    struct TemplateSpec {
         #[serde(default)]
         version: Box<str>,
     }
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Status {
+    struct DeploymentStatus {
         observed_generation: Option<i64>,
         replicas: Option<i64>,
         up_to_date_replicas: Option<i64>,
     }
 
-    let Deployment { metadata: Metadata { labels, generation }, spec, status } =
+    let DeploymentObject { metadata: DeploymentMetadata { labels, generation }, spec, status } =
         serde_json::from_str(deployment).ok()?;
     let cluster = ObjectKey::new(namespace, labels.get(label::CLUSTER_NAME)?);
     let name = labels.get(label::DEPLOYMENT_NAME)?.to_owned();
@@ -132,10 +132,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
     use model::world::Facts;
 
-    fn deployment(name: &str, replicas: Value) -> Written {
+    fn deployment(name: &str, replicas: Value) -> RawObject {
         let labels = json!({
             "cluster.x-k8s.io/cluster-name": "blue",
             "topology.cluster.x-k8s.io/deployment-name": name,
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn replicas_of_worker_sets_follow_their_deployments() {
         // DEC-53
-        let (cache, mut lists) = (Cache::new(Facts::default()), Lists::default());
+        let (cache, mut lists) = (Cache::new(Facts::default()), ListProgress::default());
         let mut seen = |event| take(&cache, lists.seen(event));
         let sizes = || {
             let of = |name: &str| WorkerSet { cluster: ObjectKey::new("ns", "blue"), name: name.to_owned() };

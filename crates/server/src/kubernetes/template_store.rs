@@ -1,8 +1,8 @@
-//! The templates that classes name, as a watch and single reads show them.
+//! The templates that classes name, from a watch and single reads.
 //!
 //! ```text
-//! watch (without copies) ──► named by a class? ─ yes ─► held, decoded when a review first looks at it
-//!                                  └─ no ─► spare: the latest ones, which an edited class may be about to name
+//! watch (without copies) ──► named by a class? ─ yes ─► held, decoded at its first use by a review
+//!                                  └─ no ─► spare: the latest ones, which an edited class may name next
 //! a class names a template that the watch does not show ─► pending ─► read once ─► held, or absent
 //! ```
 
@@ -11,41 +11,54 @@ use std::sync::{Arc, OnceLock};
 
 use lru::LruCache;
 
-use super::follow::Observation;
+use super::address::InvalidSegment;
+use super::describe;
+use super::observations::Observation;
+use super::raw_object::RawObject;
 use super::templates::ObjectKind;
-use super::written::Written;
 use engine::admission::Oversize;
 use golang::json::{self, JsonSize};
 use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
 use model::world::Found;
 
-/// A template of a version of a kind.
+/// Why a template could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TemplateReadError {
+    #[error(transparent)]
+    InvalidSegment(#[from] InvalidSegment),
+    #[error("{}", describe(.0))]
+    Api(#[source] kube::Error),
+    #[error("the API server did not answer in time")]
+    TimedOut,
+}
+
+/// The key of a template: a version of a kind, and its name.
 pub(super) type TemplateKey = (ObjectKind, ObjectKey);
 
-/// The kind and the name of a reference.
+/// The key of the template of a reference.
 pub(super) fn template_key(reference: &ObjectRef) -> TemplateKey {
     let ObjectRef { api_version, kind, key } = reference;
     let (group, version) = (group_of(api_version).to_owned(), version_of(api_version).to_owned());
     (ObjectKind { group, version, kind: kind.clone() }, key.clone())
 }
 
-/// The templates of the kinds that are watched.
+/// The templates of the watched kinds.
 #[derive(Debug)]
 pub(super) struct TemplateStore {
     kinds: BTreeMap<ObjectKind, Listing>,
     /// The templates that classes name.
-    named: BTreeMap<TemplateKey, Held>,
+    named: BTreeMap<TemplateKey, HeldTemplate>,
     /// Those of them that have to be read, since the watch does not show them.
     unread: BTreeSet<TemplateKey>,
     /// Templates that no class names, the latest last.
-    spare: LruCache<TemplateKey, Arc<Template>>,
+    spare: LruCache<TemplateKey, Arc<StoredTemplate>>,
     /// What named templates take.
     bytes: usize,
     spare_bytes: usize,
     most_bytes: usize,
 }
 
-/// Whether the watch of a kind has shown everything.
+/// Whether the list of a kind is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
     Listed,
@@ -54,15 +67,15 @@ pub(super) enum Listing {
     Failed(String),
 }
 
-/// What is known of a template that a class names.
+/// The state of a template that a class names.
 #[derive(Debug)]
-enum Held {
+enum HeldTemplate {
     /// The watch does not show it, and it has not been read; with the reason if reading has failed.
     Pending(Option<String>),
     /// The API server had no such template when it was asked.
     Absent,
     Present {
-        template: Arc<Template>,
+        template: Arc<StoredTemplate>,
         /// Whether the watch has shown it. One that carries the label of copies is only read.
         is_watched: bool,
     },
@@ -70,25 +83,25 @@ enum Held {
     TooLarge,
 }
 
-/// A template as the API server wrote it. It is decoded when it is first asked for.
+/// The text of a template, which is decoded at its first use.
 #[derive(Debug)]
-pub(super) struct Template {
-    written: Written,
+pub(super) struct StoredTemplate {
+    written: RawObject,
     decoded: OnceLock<Result<Arc<Object>, String>>,
     /// How many bytes it takes decoded and as text, at most.
     bytes: usize,
 }
 
-impl Template {
-    fn new(written: Written) -> Arc<Self> {
+impl StoredTemplate {
+    fn new(written: RawObject) -> Arc<Self> {
         let bytes = written.text().len() + JsonSize::decoded_bytes(written.text());
-        Arc::new(Template { written, decoded: OnceLock::new(), bytes })
+        Arc::new(StoredTemplate { written, decoded: OnceLock::new(), bytes })
     }
 
-    /// The object without the record of its field managers.
+    /// The object without `managedFields`.
     ///
     /// # Errors
-    /// When it does not decode, or holds more than an object may.
+    /// When it does not decode, or exceeds the limits of an object.
     pub(super) fn object(&self) -> Result<Arc<Object>, String> {
         self.decoded.get_or_init(|| decode(self.written.text())).clone()
     }
@@ -105,7 +118,7 @@ fn decode(text: &str) -> Result<Arc<Object>, String> {
 }
 
 impl TemplateStore {
-    /// Nothing is watched yet. All templates together take `most_bytes` at most (DEC-44).
+    /// A store without kinds. All templates together take `most_bytes` at most (DEC-44).
     pub(super) fn new(most_bytes: usize) -> Self {
         TemplateStore {
             kinds: BTreeMap::new(),
@@ -118,12 +131,12 @@ impl TemplateStore {
         }
     }
 
-    /// Begins with a kind, or begins anew.
+    /// Adds a kind, or starts its list again.
     pub(super) fn begin(&mut self, kind: &ObjectKind) {
         self.kinds.insert(kind.clone(), Listing::Unlisted);
     }
 
-    /// Forgets a kind that no class names any more.
+    /// Removes a kind that no class names any more.
     pub(super) fn end(&mut self, kind: &ObjectKind) {
         self.kinds.remove(kind);
         let spare: Vec<_> = self.spare.iter().filter(|((of, _), _)| of == kind).map(|(key, _)| key.clone()).collect();
@@ -142,9 +155,10 @@ impl TemplateStore {
         }
     }
 
-    /// Notes that a class names a template. The class has just changed, so what the watch does not show is read anew.
+    /// Notes that a class names a template. The class has just changed, so a template that the watch leaves out is read
+    /// again.
     pub(super) fn name(&mut self, key: &TemplateKey) {
-        if let Some(Held::Present { is_watched: true, .. }) = self.named.get(key) {
+        if let Some(HeldTemplate::Present { is_watched: true, .. }) = self.named.get(key) {
             return;
         }
         if let Some(template) = self.take_spare(key) {
@@ -152,21 +166,21 @@ impl TemplateStore {
         }
         self.unread.insert(key.clone());
         // The former content counts until the template is read again.
-        if !matches!(self.named.get(key), Some(Held::Present { .. })) {
-            self.named.insert(key.clone(), Held::Pending(None));
+        if !matches!(self.named.get(key), Some(HeldTemplate::Present { .. })) {
+            self.named.insert(key.clone(), HeldTemplate::Pending(None));
         }
     }
 
-    /// Notes that no class names a template any more. It stays among the spare ones: an edit may be taken back.
+    /// Notes that no class names a template any more. It stays among the spare ones: an edit may be reverted.
     pub(super) fn release(&mut self, key: &TemplateKey) {
         self.unread.remove(key);
-        if let Some(Held::Present { template, is_watched: true }) = self.take_named(key) {
+        if let Some(HeldTemplate::Present { template, is_watched: true }) = self.take_named(key) {
             self.put_spare(key, template);
         }
     }
 
-    /// Takes over what the watch of a kind has shown; whether templates have to be read now.
-    pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<Written>) -> bool {
+    /// Applies an observation of the watch of a kind; returns whether templates have to be read now.
+    pub(super) fn see(&mut self, kind: &ObjectKind, seen: Observation<RawObject>) -> bool {
         // Its watch is about to end.
         if !self.kinds.contains_key(kind) {
             return false;
@@ -175,8 +189,8 @@ impl TemplateStore {
             Observation::There { object, .. } => {
                 let key = (kind.clone(), object.key());
                 match self.named.contains_key(&key) {
-                    true => self.hold(&key, Template::new(object), true),
-                    false => self.put_spare(&key, Template::new(object)),
+                    true => self.hold(&key, StoredTemplate::new(object), true),
+                    false => self.put_spare(&key, StoredTemplate::new(object)),
                 }
                 false
             }
@@ -207,24 +221,28 @@ impl TemplateStore {
         !self.unread().is_empty()
     }
 
-    /// The watch does not show a template any more: it is gone, or it has got the label of copies.
+    /// Removes a template that the watch no longer shows: it was deleted, or got the label of copies.
     fn lose(&mut self, key: &TemplateKey) -> bool {
-        let was_watched = matches!(self.named.get(key), Some(Held::Present { is_watched: true, .. } | Held::TooLarge));
+        let was_watched = matches!(
+            self.named.get(key),
+            Some(HeldTemplate::Present { is_watched: true, .. } | HeldTemplate::TooLarge)
+        );
         if was_watched {
             self.take_named(key);
-            self.named.insert(key.clone(), Held::Pending(None));
+            self.named.insert(key.clone(), HeldTemplate::Pending(None));
             self.unread.insert(key.clone());
         }
         was_watched
     }
 
-    /// The templates that have to be read: those that classes name and the complete list of their kind has not shown.
+    /// The templates that have to be read: classes name them, and the complete list of their kind does not contain
+    /// them.
     pub(super) fn unread(&self) -> Vec<TemplateKey> {
         let is_listed = |(kind, _): &&TemplateKey| self.kinds.get(kind) == Some(&Listing::Listed);
         self.unread.iter().filter(is_listed).cloned().collect()
     }
 
-    /// Whether these templates are known to be named by classes, and nothing of them is still under way.
+    /// Whether these templates are noted as named by classes, and none of them is still being listed or read.
     pub(super) fn is_settled(&self, keys: &BTreeSet<TemplateKey>) -> bool {
         let is_settled = |key: &TemplateKey| {
             let is_listing = matches!(self.kinds.get(&key.0), None | Some(Listing::Unlisted));
@@ -233,42 +251,42 @@ impl TemplateStore {
         keys.iter().all(is_settled) && self.unread().is_empty()
     }
 
-    /// Takes over the result of a read, unless the watch has shown the template meanwhile.
-    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<Written>, String>) {
+    /// Stores the result of a read, unless the watch has shown the template meanwhile.
+    pub(super) fn read(&mut self, key: &TemplateKey, read: Result<Option<RawObject>, TemplateReadError>) {
         if !self.unread.contains(key) {
             return;
         }
         match read {
-            Ok(Some(written)) => self.hold(key, Template::new(written), false),
+            Ok(Some(written)) => self.hold(key, StoredTemplate::new(written), false),
             Ok(None) => {
                 self.take_named(key);
-                self.named.insert(key.clone(), Held::Absent);
+                self.named.insert(key.clone(), HeldTemplate::Absent);
                 self.unread.remove(key);
             }
-            Err(reason) => {
-                if let Some(Held::Pending(because)) = self.named.get_mut(key) {
-                    *because = Some(reason);
+            Err(error) => {
+                if let Some(HeldTemplate::Pending(because)) = self.named.get_mut(key) {
+                    *because = Some(error.to_string());
                 }
             }
         }
     }
 
-    /// A template, as far as it is known. What no class names may exist.
-    pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<Template>> {
+    /// A template, as far as it is known. One that no class names may exist.
+    pub(super) fn get(&self, reference: &ObjectRef) -> Found<Arc<StoredTemplate>> {
         let key = template_key(reference);
         match self.named.get(&key) {
-            Some(Held::Present { template, .. }) => Found::Yes(template.clone()),
-            Some(Held::Absent) => Found::Absent,
-            Some(Held::TooLarge) => Found::Unreadable("there is no memory left for it".to_owned()),
-            Some(Held::Pending(Some(reason))) => Found::Unreadable(reason.clone()),
-            Some(Held::Pending(None)) | None => match self.spare.peek(&key) {
+            Some(HeldTemplate::Present { template, .. }) => Found::Yes(template.clone()),
+            Some(HeldTemplate::Absent) => Found::Absent,
+            Some(HeldTemplate::TooLarge) => Found::Unreadable("there is no memory left for it".to_owned()),
+            Some(HeldTemplate::Pending(Some(reason))) => Found::Unreadable(reason.clone()),
+            Some(HeldTemplate::Pending(None)) | None => match self.spare.peek(&key) {
                 Some(template) => Found::Yes(template.clone()),
                 None => Found::Unreadable(self.unknown(&key.0)),
             },
         }
     }
 
-    /// Why nothing is known of a template.
+    /// Why a template is not known.
     fn unknown(&self, kind: &ObjectKind) -> String {
         match self.kinds.get(kind) {
             Some(Listing::Unlisted) => "the templates of its kind are not listed yet".to_owned(),
@@ -278,29 +296,29 @@ impl TemplateStore {
         }
     }
 
-    fn hold(&mut self, key: &TemplateKey, template: Arc<Template>, is_watched: bool) {
+    fn hold(&mut self, key: &TemplateKey, template: Arc<StoredTemplate>, is_watched: bool) {
         self.take_named(key);
         self.unread.remove(key);
         let bytes = template.bytes;
         let held = match self.make_room(bytes) {
             true => {
                 self.bytes += bytes;
-                Held::Present { template, is_watched }
+                HeldTemplate::Present { template, is_watched }
             }
-            false => Held::TooLarge,
+            false => HeldTemplate::TooLarge,
         };
         self.named.insert(key.clone(), held);
     }
 
-    fn take_named(&mut self, key: &TemplateKey) -> Option<Held> {
+    fn take_named(&mut self, key: &TemplateKey) -> Option<HeldTemplate> {
         let held = self.named.remove(key)?;
-        if let Held::Present { template, .. } = &held {
+        if let HeldTemplate::Present { template, .. } = &held {
             self.bytes -= template.bytes;
         }
         Some(held)
     }
 
-    /// Drops spare templates until there is room; whether there is.
+    /// Drops spare templates until there is room; returns whether there is.
     fn make_room(&mut self, bytes: usize) -> bool {
         let fits =
             |store: &Self| store.bytes.saturating_add(store.spare_bytes).saturating_add(bytes) <= store.most_bytes;
@@ -308,7 +326,7 @@ impl TemplateStore {
         fits(self)
     }
 
-    fn put_spare(&mut self, key: &TemplateKey, template: Arc<Template>) {
+    fn put_spare(&mut self, key: &TemplateKey, template: Arc<StoredTemplate>) {
         self.take_spare(key);
         // A review decodes it for itself.
         self.spare_bytes += template.bytes;
@@ -319,7 +337,7 @@ impl TemplateStore {
         while is_full(self) && self.drop_spare() {}
     }
 
-    fn take_spare(&mut self, key: &TemplateKey) -> Option<Arc<Template>> {
+    fn take_spare(&mut self, key: &TemplateKey) -> Option<Arc<StoredTemplate>> {
         let template = self.spare.pop(key)?;
         self.spare_bytes -= template.bytes;
         Some(template)
@@ -334,7 +352,7 @@ impl TemplateStore {
     }
 }
 
-/// The part of the memory that spare templates may take.
+/// Divisor of the memory for spare templates.
 const SPARE: usize = 4;
 
 #[cfg(test)]
@@ -343,7 +361,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
 
     fn kind() -> ObjectKind {
         ObjectKind { group: "g.io".to_owned(), version: "v1".to_owned(), kind: "ATemplate".to_owned() }
@@ -353,22 +371,22 @@ mod tests {
         (kind(), ObjectKey::new("ns", name))
     }
 
-    fn written(name: &str, version: &str) -> Written {
+    fn written(name: &str, version: &str) -> RawObject {
         let metadata = json!({"namespace": "ns", "name": name, "resourceVersion": version, "managedFields": [{}]});
         serde_json::from_value(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
     }
 
     /// A store, and the watch of one kind.
-    struct Watch(TemplateStore, Lists);
+    struct Watch(TemplateStore, ListProgress);
 
     impl Watch {
         fn new(most_bytes: usize) -> Self {
             let mut store = TemplateStore::new(most_bytes);
             store.begin(&kind());
-            Watch(store, Lists::default())
+            Watch(store, ListProgress::default())
         }
 
-        fn see(&mut self, event: Event<Written>) -> bool {
+        fn see(&mut self, event: Event<RawObject>) -> bool {
             let seen = self.1.seen(event);
             self.0.see(&kind(), seen)
         }
@@ -413,8 +431,11 @@ mod tests {
         // It gets the label of copies, so the watch shows that it is gone.
         assert!(watch.see(Event::Delete(written("a", "8"))));
         assert!(matches!(watch.version("a"), Found::Unreadable(_)));
-        watch.0.read(&key("a"), Err("it is busy".to_owned()));
-        assert_eq!((watch.version("a"), watch.0.unread().len()), (Found::Unreadable("it is busy".to_owned()), 1));
+        watch.0.read(&key("a"), Err(TemplateReadError::TimedOut));
+        assert_eq!(
+            (watch.version("a"), watch.0.unread().len()),
+            (Found::Unreadable(TemplateReadError::TimedOut.to_string()), 1)
+        );
         watch.0.read(&key("a"), Ok(Some(written("a", "8"))));
         assert_eq!((watch.version("a"), watch.0.unread().len()), (yes("8"), 0));
         watch.list(&[]);
@@ -431,7 +452,7 @@ mod tests {
     #[test]
     fn spare_templates_make_room_for_those_that_classes_name() {
         // DEC-44
-        let size = Template::new(written("a", "1")).bytes;
+        let size = StoredTemplate::new(written("a", "1")).bytes;
         let mut watch = Watch::new(4 * size);
         watch.list(&[("a", "1"), ("b", "1")]);
         let known = |watch: &Watch| ["a", "b", "c"].map(|name| matches!(watch.version(name), Found::Yes(_)));

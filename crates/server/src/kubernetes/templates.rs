@@ -1,7 +1,7 @@
 //! The metadata of templates, of the kinds that are requested.
 //!
-//! The first question about a kind starts a watch of it. Copies that belong to a Cluster are left out of the watch:
-//! there are many, and classes do not refer to them. What the watch does not show is looked up, so an absence is
+//! The first request for a kind starts a watch of it. Copies that belong to a Cluster are left out of the watch:
+//! there are many, and classes do not refer to them. Objects that the watch leaves out are looked up, so an absence is
 //! certain.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,18 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::Selection;
-use super::address::{Malformed, One, Resource};
-use super::follow::{StoreChange, WatchedKind, key_of};
-use super::metadata::{self, Metadata};
+use super::WatchSelection;
+use super::address::{InvalidSegment, ObjectApi, Resource};
+use super::metadata::{self, ObjectMetadata};
+use super::observations::{StoreChange, WatchedKind, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 
-/// How many versions of kinds are watched at a time: the sum over all classes (DEC-45). Objects of others are read one by one.
+/// Maximum number of watched versions of kinds: the sum over all classes (DEC-45). Objects of others are read one by
+/// one.
 pub(super) const MOST_KINDS: usize = 128;
 
-/// Templates that belong to the topology of a Cluster do not interest a class.
+/// Selects objects that belong to no topology: classes do not refer to those of a topology.
 pub(super) const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
 
 /// A version of a kind.
@@ -36,11 +37,11 @@ pub struct ObjectKind {
 }
 
 impl ObjectKind {
-    /// The kind as the API serves it; the plural is the one that the contract prescribes (CT-2.1).
+    /// The resource of the kind, with the plural that the contract prescribes (CT-2.1).
     ///
     /// # Errors
-    /// When group, version or kind cannot be a part of a path (DEC-45).
-    pub fn resource(&self) -> Result<Resource, Malformed> {
+    /// When group, version or kind cannot be a segment of a path (DEC-45).
+    pub fn resource(&self) -> Result<Resource, InvalidSegment> {
         Resource::new(&self.group, &self.version, &self.kind)
     }
 
@@ -57,23 +58,23 @@ impl ObjectKind {
     }
 }
 
-/// Learns of a template, or of a kind of which any template may be different.
-type Changed = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
+/// Called with a changed template, or with a kind of which any template may have changed.
+type TemplateListener = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
 
 /// The watched kinds.
 pub struct Templates {
     client: kube::Client,
     namespace: Option<String>,
     metrics: Arc<Metrics>,
-    changed: Arc<Changed>,
-    kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
+    changed: Arc<TemplateListener>,
+    kinds: Mutex<BTreeMap<ObjectKind, TemplateWatch>>,
 }
 
-/// What the watch of a kind shows, and whether all is listed.
-type Shown = (Store<Metadata>, watch::Receiver<bool>);
+/// The store of the watch of a kind, and whether all is listed.
+type WatchedStore = (Store<ObjectMetadata>, watch::Receiver<bool>);
 
-struct Followed {
-    store: Store<Metadata>,
+struct TemplateWatch {
+    store: Store<ObjectMetadata>,
     /// The store of kube wakes one waiter only.
     is_listed: watch::Receiver<bool>,
     _watch: AbortOnDropHandle<()>,
@@ -87,8 +88,8 @@ impl fmt::Debug for Templates {
 }
 
 impl Templates {
-    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of a template,
-    /// or of a kind of which any template may be different. Dropping the result ends every watch.
+    /// No watches yet, and never one outside of `namespace` if there is one. `changed` is called with a changed
+    /// template, or with a kind of which any template may have changed. Dropping the result ends every watch.
     pub fn new(
         client: kube::Client,
         namespace: Option<&str>,
@@ -99,19 +100,18 @@ impl Templates {
         Templates { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default() }
     }
 
-    /// The metadata of a template, if there is such a template. A watch that has just begun is waited for until
-    /// `deadline`.
+    /// The metadata of a template, if it exists. Waits for a new watch until `deadline`.
     ///
     /// # Errors
-    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
+    /// When the request fails, or kind or key cannot be segments of a path.
     pub async fn get(
         &self,
         kind: &ObjectKind,
         key: &ObjectKey,
         deadline: Instant,
-    ) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    ) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
         let resource = kind.resource()?;
-        let one = resource.one::<Metadata>(self.client.clone(), key)?;
+        let one = resource.one::<ObjectMetadata>(self.client.clone(), key)?;
         let Some((store, mut is_listed)) = self.store(kind, &resource)? else { return look_up(&one).await };
         match timeout_at(deadline, is_listed.wait_for(|is_listed| *is_listed)).await {
             Ok(Ok(_)) => {
@@ -127,11 +127,15 @@ impl Templates {
         look_up(&one).await
     }
 
-    /// The metadata of a template as the API server has it now.
+    /// The current metadata of a template, read from the API server.
     ///
     /// # Errors
-    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
-    pub async fn look_up(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    /// When the request fails, or kind or key cannot be segments of a path.
+    pub async fn look_up(
+        &self,
+        kind: &ObjectKind,
+        key: &ObjectKey,
+    ) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
         look_up(&kind.resource()?.one(self.client.clone(), key)?).await
     }
 
@@ -140,9 +144,9 @@ impl Templates {
         self.change(|followed| followed.retain(|kind, _| kinds.contains(kind)));
     }
 
-    /// What the watch of a kind shows, and whether all is listed; nothing when too many kinds are watched.
-    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<Shown>, Malformed> {
-        let shown = |followed: &Followed| Some((followed.store.clone(), followed.is_listed.clone()));
+    /// The store of the watch of a kind, and whether all is listed; `None` at the limit of watched kinds.
+    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<WatchedStore>, InvalidSegment> {
+        let shown = |followed: &TemplateWatch| Some((followed.store.clone(), followed.is_listed.clone()));
         self.change(|kinds| {
             if let Some(known) = kinds.get(kind) {
                 return Ok(shown(known));
@@ -156,7 +160,7 @@ impl Templates {
         })
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectKind, Followed>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectKind, TemplateWatch>) -> T) -> T {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut kinds);
         let count = i64::try_from(kinds.len()).unwrap_or(i64::MAX);
@@ -164,13 +168,13 @@ impl Templates {
         result
     }
 
-    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<Followed, Malformed> {
+    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<TemplateWatch, InvalidSegment> {
         let api = resource.api(self.client.clone(), self.namespace.as_deref())?;
-        let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
         let (listed, is_listed) = watch::channel(false);
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
-            move |change: StoreChange<'_, Metadata>| match change {
+            move |change: StoreChange<'_, ObjectMetadata>| match change {
                 StoreChange::One(template) => changed(&kind, Some(key_of(template))),
                 StoreChange::All => {
                     listed.send_replace(true);
@@ -187,11 +191,11 @@ impl Templates {
         };
         let (objects, following) = metadata::follow(api, resource, selection, watched, metrics, changed);
         let store = objects.store().clone();
-        Ok(Followed { store, is_listed, _watch: AbortOnDropHandle::new(tokio::spawn(following)) })
+        Ok(TemplateWatch { store, is_listed, _watch: AbortOnDropHandle::new(tokio::spawn(following)) })
     }
 }
 
-async fn look_up(one: &One<Metadata>) -> Result<Option<Arc<Metadata>>, kube::Error> {
+async fn look_up(one: &ObjectApi<ObjectMetadata>) -> Result<Option<Arc<ObjectMetadata>>, kube::Error> {
     Ok(one.get_opt().await?.map(Arc::new))
 }
 
@@ -204,7 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked for.
+    /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked
+    /// for.
     fn empty() -> (kube::Client, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = asked.clone();

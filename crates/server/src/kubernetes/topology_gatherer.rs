@@ -1,4 +1,4 @@
-//! Answers to the Needs of topologies, which only a leader has: from its watches if they are current.
+//! Answers to the Needs of topologies, which only a leader gathers: from its watches if they are current.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
 use super::dry_run::DryRuns;
-use super::extensions::Extensions;
+use super::extensions::ExtensionCaller;
 use super::gather::side_by_side;
-use super::live::Live;
-use super::managed::Managed;
-use super::overload::Overload;
+use super::live::LiveReader;
+use super::managed::ManagedObjects;
+use super::overload::ApiOverload;
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
 use model::hub::{GROUP, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::world::{Answer, Ask, Found, Need};
 
-/// What answers.
+/// Gathers the facts of topologies.
 #[derive(Debug)]
 pub(crate) struct TopologyGatherer {
-    managed: Arc<Managed>,
+    managed: Arc<ManagedObjects>,
     definitions: Definitions,
     dry_runs: DryRuns,
     /// `None` while the feature gate is off.
-    extensions: Option<Arc<Extensions>>,
-    live: Live,
+    extensions: Option<Arc<ExtensionCaller>>,
+    live: LiveReader,
 }
 
-/// Why needs have no answers for now. Nothing is concluded from that.
+/// Why needs have no answers at the moment. The run draws no conclusions from that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
     /// These caches are not listed yet (DEC-100).
     Unlisted(BTreeSet<Unlisted>),
     /// The API server is busy (DEC-106).
-    Overload(Overload),
+    Overload(ApiOverload),
 }
 
 impl From<Unlisted> for Unanswered {
@@ -44,14 +44,14 @@ impl From<Unlisted> for Unanswered {
     }
 }
 
-impl From<Overload> for Unanswered {
-    fn from(overload: Overload) -> Self {
+impl From<ApiOverload> for Unanswered {
+    fn from(overload: ApiOverload) -> Self {
         Unanswered::Overload(overload)
     }
 }
 
 impl Unanswered {
-    /// Both; caches that are not listed come first, since the end of that is known.
+    /// Combines both; unlisted caches take precedence, since they report when they are listed.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Unanswered::Unlisted(mut all), Unanswered::Unlisted(more)) => {
@@ -65,24 +65,24 @@ impl Unanswered {
 }
 
 impl TopologyGatherer {
-    /// Answers from these watches, and by asking the API server for what they do not show. Dry runs are requests like writes,
-    /// and go through `writer`.
+    /// A gatherer that uses these watches, and reads from the API server what they leave out. Dry runs are requests
+    /// like writes, and go through `writer`.
     pub(crate) fn new(
         client: kube::Client,
         writer: kube::Client,
-        managed: Arc<Managed>,
+        managed: Arc<ManagedObjects>,
         definitions: Definitions,
-        extensions: Option<Arc<Extensions>>,
+        extensions: Option<Arc<ExtensionCaller>>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let dry_runs = DryRuns::new(writer, metrics.clone());
-        TopologyGatherer { managed, definitions, dry_runs, extensions, live: Live::new(client, metrics) }
+        TopologyGatherer { managed, definitions, dry_runs, extensions, live: LiveReader::new(client, metrics) }
     }
 
-    /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    /// The answers to needs, gathered concurrently, at `deadline` at the latest.
     ///
     /// # Errors
-    /// Names the caches that are not listed yet, or why the API server does not answer.
+    /// Names the caches that are not listed yet, or the reason why the API server does not answer.
     pub(crate) async fn gather_all(
         &self,
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
@@ -103,12 +103,12 @@ impl TopologyGatherer {
         unanswered.map_or(Ok(answered), Err)
     }
 
-    /// Drops what is kept for a Cluster that is gone.
+    /// Drops the cached data of a deleted Cluster.
     pub(crate) fn forget(&self, cluster: &ObjectKey) {
         self.live.forget(cluster);
     }
 
-    /// Whether questions do not wait for this any more.
+    /// Whether needs no longer wait for this cache.
     pub(crate) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
             Unlisted::Kind(kind) => self.managed.has_listed(kind),
@@ -119,7 +119,7 @@ impl TopologyGatherer {
         }
     }
 
-    /// Waits, again and again, until something becomes known that may have been missing; calls `told` each time.
+    /// Calls `listed` each time a cache that may have been missing is listed; never ends.
     pub(crate) async fn follow_listings(&self, told: impl Fn()) {
         let (mut kinds, mut definitions) = (self.managed.listings(), self.definitions.listed());
         let mut extensions = self.extensions.as_ref().map(|extensions| extensions.changes());
@@ -159,8 +159,8 @@ impl TopologyGatherer {
         })
     }
 
-    /// A reference leads to something until the API server says otherwise: a watch may lag, and of most kinds it shows only
-    /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
+    /// The object of a reference. It is absent only if the API server says so: a watch may lag, and of most kinds it
+    /// shows only objects of topologies (CS-13). A health check is looked up by its name, and most often there is none.
     async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unanswered> {
         Ok(match self.managed.object(reference, deadline).await? {
             Found::Absent if (reference.group(), &*reference.kind) != (GROUP, "MachineHealthCheck") => {

@@ -1,4 +1,4 @@
-//! Caches that cannot answer yet. What they do not hold may exist, so nothing is concluded from it (DEC-100).
+//! Caches that cannot answer yet. Objects that they do not hold may exist, so no conclusions are drawn (DEC-100).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,7 +33,7 @@ impl fmt::Display for Unlisted {
     }
 }
 
-/// Several of them as a sentence.
+/// Joins several of them in a sentence.
 pub fn join(unlisted: &BTreeSet<Unlisted>) -> String {
     let all: Vec<String> = unlisted.iter().map(ToString::to_string).collect();
     all.join("; ")

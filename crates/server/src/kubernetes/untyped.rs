@@ -1,4 +1,4 @@
-//! Requests about objects of any kind, for those who write.
+//! Requests about objects of any kind, for the writers.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Precon
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::address::{self, AnotherObject, Malformed, Requests};
+use super::address::{self, AnotherObject, InvalidSegment, ObjectRequests};
 use super::describe;
 use super::live::selector;
-use super::overload::Overload;
+use super::overload::ApiOverload;
 use engine::topology::plan::MANAGER;
 use model::hub::{Object, ObjectRef};
 use model::world::Selection;
 
-/// How long the API server may take for one answer; it waits for webhooks, each up to 30 seconds but usually 10.
+/// Timeout of one response; the API server waits for webhooks, each up to 30 seconds but usually 10.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often an API server is asked that turns requests away unread, and how long to wait in between.
+/// Maximum number of attempts on an API server that rejects requests unread, and the delay between them.
 const ATTEMPTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(500);
-/// How many objects come in one part of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// The field manager of what is not applied (SSA-19).
+/// The field manager of writes other than applies (SSA-19).
 const UPDATER: &str = "topologist";
 
 /// Why a request to an API server failed.
 #[derive(Debug, thiserror::Error)]
-pub enum RequestError {
+pub enum ApiRequestError {
     #[error("{}", describe(.0))]
     Api(#[source] kube::Error),
     #[error("the API server did not answer in time")]
     TimedOut,
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] InvalidSegment),
     #[error(transparent)]
     Another(#[from] AnotherObject),
     #[error("the labels are not a valid selector")]
@@ -42,44 +42,44 @@ pub enum RequestError {
     NoObject,
 }
 
-/// What a failed write says about whether something was written.
+/// Whether a failed write may have changed the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteFailure {
     /// The API server rejected it: nothing was written.
     Rejected,
-    /// The API server reports an error of its own.
+    /// The API server reports an internal error.
     ServerError,
     /// The API server did not answer.
     NoAnswer,
 }
 
-impl From<kube::Error> for RequestError {
+impl From<kube::Error> for ApiRequestError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Service(cause) => match cause.downcast::<Malformed>() {
-                Ok(malformed) => RequestError::Malformed(*malformed),
-                Err(cause) => RequestError::Api(kube::Error::Service(cause)),
+            kube::Error::Service(cause) => match cause.downcast::<InvalidSegment>() {
+                Ok(malformed) => ApiRequestError::Malformed(*malformed),
+                Err(cause) => ApiRequestError::Api(kube::Error::Service(cause)),
             },
-            error => RequestError::Api(error),
+            error => ApiRequestError::Api(error),
         }
     }
 }
 
-impl RequestError {
-    /// The status code of an answer.
+impl ApiRequestError {
+    /// The status code of the response.
     fn code(&self) -> Option<u16> {
         match self {
-            RequestError::Api(kube::Error::Api(status)) => Some(status.code),
+            ApiRequestError::Api(kube::Error::Api(status)) => Some(status.code),
             _ => None,
         }
     }
 
-    /// Whether there is no such object.
+    /// Whether the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(StatusCode::NOT_FOUND.as_u16())
     }
 
-    /// Whether the object is not what it was thought to be: another version, another uid, or there already.
+    /// Whether the stored object differs from the expected one: another version, another uid, or it exists already.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(StatusCode::CONFLICT.as_u16())
     }
@@ -90,10 +90,10 @@ impl RequestError {
     }
 
     /// The overload because of which there is no answer.
-    pub(crate) fn overload(&self) -> Option<Overload> {
+    pub(crate) fn overload(&self) -> Option<ApiOverload> {
         match self {
-            RequestError::Api(error) => Overload::of(error),
-            RequestError::TimedOut => Some(Overload::late(self)),
+            ApiRequestError::Api(error) => ApiOverload::from_error(error),
+            ApiRequestError::TimedOut => Some(ApiOverload::late(self)),
             _ => None,
         }
     }
@@ -110,22 +110,24 @@ impl RequestError {
 
     /// Whether it is unknown if something was written, if this is the error of a write.
     pub(crate) fn may_have_written(&self) -> bool {
-        !matches!(self, RequestError::Another(_)) && self.write_failure() != WriteFailure::Rejected
+        !matches!(self, ApiRequestError::Another(_)) && self.write_failure() != WriteFailure::Rejected
     }
 
     /// Whether something may have been written, if this is the error of a write.
     pub(super) fn write_failure(&self) -> WriteFailure {
         match (self, self.code()) {
-            (RequestError::Malformed(_) | RequestError::Labels, _) | (_, Some(400..=499)) => WriteFailure::Rejected,
+            (ApiRequestError::Malformed(_) | ApiRequestError::Labels, _) | (_, Some(400..=499)) => {
+                WriteFailure::Rejected
+            }
             (_, Some(_)) => WriteFailure::ServerError,
             (_, None) => WriteFailure::NoAnswer,
         }
     }
 }
 
-/// Applies an object as the manager of topologies, over what others have set (SSA-01, SSA-15). A dry run is one in which nothing
-/// is stored.
-pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) -> Result<Object, RequestError> {
+/// Applies an object as the manager of topologies, over what others have set (SSA-01, SSA-15). A dry run is one in
+/// which nothing is stored.
+pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) -> Result<Object, ApiRequestError> {
     let params = PatchParams { dry_run: is_dry, ..PatchParams::apply(MANAGER).force() };
     patch(client, &object.reference(), &params, &Patch::Apply(&*object.to_value())).await
 }
@@ -135,7 +137,7 @@ pub(crate) async fn update(
     client: &kube::Client,
     object: &ObjectRef,
     change: &Patch<Value>,
-) -> Result<Object, RequestError> {
+) -> Result<Object, ApiRequestError> {
     let params = PatchParams { field_manager: Some(UPDATER.to_owned()), ..PatchParams::default() };
     patch(client, object, &params, change).await
 }
@@ -145,15 +147,15 @@ pub(crate) async fn update_status(
     client: &kube::Client,
     object: &ObjectRef,
     change: &Patch<Value>,
-) -> Result<Object, RequestError> {
+) -> Result<Object, ApiRequestError> {
     let params = PatchParams { field_manager: Some(UPDATER.to_owned()), ..PatchParams::default() };
-    let request = Requests::to(object)?.patch_status(&object.key.name, &params, change)?;
+    let request = ObjectRequests::to(object)?.patch_status(&object.key.name, &params, change)?;
     read(object, answer(client, request).await?)
 }
 
 /// Evicts a Pod, with this many seconds to end instead of those in its spec.
-pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef, grace: Option<u32>) -> Result<(), RequestError> {
-    let request = Requests::to(pod)?.evict(&pod.key.name, grace)?;
+pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef, grace: Option<u32>) -> Result<(), ApiRequestError> {
+    let request = ObjectRequests::to(pod)?.evict(&pod.key.name, grace)?;
     answer(client, request).await.map(drop)
 }
 
@@ -162,14 +164,14 @@ async fn patch<P: serde::Serialize + std::fmt::Debug>(
     object: &ObjectRef,
     params: &PatchParams,
     change: &Patch<P>,
-) -> Result<Object, RequestError> {
-    let request = Requests::to(object)?.patch(&object.key.name, params, change)?;
+) -> Result<Object, ApiRequestError> {
+    let request = ObjectRequests::to(object)?.patch(&object.key.name, params, change)?;
     read(object, answer(client, request).await?)
 }
 
 /// The object; nothing when there is none.
-pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, RequestError> {
-    let request = Requests::to(object)?.get(&object.key.name)?;
+pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, ApiRequestError> {
+    let request = ObjectRequests::to(object)?.get(&object.key.name)?;
     match answer(client, request).await {
         Err(error) if error.is_not_found() => Ok(None),
         found => found.and_then(|found| read(object, found)).map(Some),
@@ -177,19 +179,23 @@ pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Opt
 }
 
 /// Makes an object that must not be there yet.
-pub(crate) async fn create(client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
+pub(crate) async fn create(client: &kube::Client, object: &Object) -> Result<Object, ApiRequestError> {
     let reference = object.reference();
     let params = PostParams { field_manager: Some(UPDATER.to_owned()), ..PostParams::default() };
     let body = object.as_ref().to_string().into_bytes();
-    let request = Requests::to(&reference)?.create(&reference.key.name, &params, body)?;
+    let request = ObjectRequests::to(&reference)?.create(&reference.key.name, &params, body)?;
     read(&reference, answer(client, request).await?)
 }
 
 /// Deletes an object, unless it has another uid than the one that is known; says whether there was one.
-pub(crate) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Option<&str>) -> Result<bool, RequestError> {
+pub(crate) async fn delete(
+    client: &kube::Client,
+    object: &ObjectRef,
+    uid: Option<&str>,
+) -> Result<bool, ApiRequestError> {
     let preconditions = uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    let request = Requests::to(object)?.delete(&object.key.name, &params)?;
+    let request = ObjectRequests::to(object)?.delete(&object.key.name, &params)?;
     match answer(client, request).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
@@ -197,25 +203,29 @@ pub(crate) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Optio
     }
 }
 
-/// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not served.
-pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
-    match pages(client, selection, Requests::list_metadata).await {
+/// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not
+/// served.
+pub(super) async fn list_metadata(
+    client: &kube::Client,
+    selection: &Selection,
+) -> Result<Vec<Object>, ApiRequestError> {
+    match pages(client, selection, ObjectRequests::list_metadata).await {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         listed => listed,
     }
 }
 
 /// The objects of a selection, of a kind that has to be served.
-pub(crate) async fn list(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
-    pages(client, selection, Requests::list).await
+pub(crate) async fn list(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, ApiRequestError> {
+    pages(client, selection, ObjectRequests::list).await
 }
 
-/// How a part of a list is asked for.
-type Ask = fn(&Requests, &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error>;
+/// Builds the request for a page of a list.
+type ListRequest = fn(&ObjectRequests, &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error>;
 
-async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result<Vec<Object>, RequestError> {
-    let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
-    let labels = selector(selection).map_err(|_| RequestError::Labels)?;
+async fn pages(client: &kube::Client, selection: &Selection, ask: ListRequest) -> Result<Vec<Object>, ApiRequestError> {
+    let requests = ObjectRequests::for_kind(&selection.api_version, &selection.kind, &selection.namespace)?;
+    let labels = selector(selection).map_err(|_| ApiRequestError::Labels)?;
     let mut params = ListParams::default().limit(PAGE).labels(&labels);
     let mut all = Vec::new();
     loop {
@@ -225,10 +235,10 @@ async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result
             Some(Value::Array(items)) => items,
             // An empty list of metadata has no list.
             Some(Value::Null) => Vec::new(),
-            _ => return Err(RequestError::NoObject),
+            _ => return Err(ApiRequestError::NoObject),
         };
         for item in items {
-            all.push(requests.checked(Object::try_from(item).map_err(|_| RequestError::NoObject)?)?);
+            all.push(requests.checked(Object::try_from(item).map_err(|_| ApiRequestError::NoObject)?)?);
         }
         match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token.to_owned()),
@@ -238,17 +248,17 @@ async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result
 }
 
 /// The requested object, and no other (DEC-45).
-fn read(wanted: &ObjectRef, value: Value) -> Result<Object, RequestError> {
-    let found = Object::try_from(value).map_err(|_| RequestError::NoObject)?;
+fn read(wanted: &ObjectRef, value: Value) -> Result<Object, ApiRequestError> {
+    let found = Object::try_from(value).map_err(|_| ApiRequestError::NoObject)?;
     Ok(address::answered(wanted, found)?)
 }
 
 /// What the API server answers, in time. One that turns requests away unread is asked again.
-async fn answer(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<Value, RequestError> {
+async fn answer(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<Value, ApiRequestError> {
     let mut left = ATTEMPTS;
     loop {
         left -= 1;
-        match timeout(PATIENCE, client.request(request.clone())).await.map_err(|_| RequestError::TimedOut)? {
+        match timeout(PATIENCE, client.request(request.clone())).await.map_err(|_| ApiRequestError::TimedOut)? {
             Err(kube::Error::Api(status)) if left > 0 && status.code == StatusCode::TOO_MANY_REQUESTS.as_u16() => {
                 sleep(PAUSE).await;
             }

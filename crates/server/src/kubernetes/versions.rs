@@ -14,7 +14,7 @@ use lru::LruCache;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::address::{self, One};
+use super::address::{self, ObjectApi};
 use super::describe;
 use model::hub::contract::{definition_name, newest_version};
 use model::wire::conversion::{KindKey, KindVersions};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ApiVersions {
     client: kube::Client,
     /// Kinds that have a version, and those that have none: who asks for the latter does not displace the former.
-    known: Mutex<[LruCache<KindKey, Known>; 2]>,
+    known: Mutex<[LruCache<KindKey, KnownVersions>; 2]>,
     /// Turns at the API server, for kinds that had a version and for others.
     turns: [Semaphore; 2],
 }
@@ -48,14 +48,14 @@ impl fmt::Debug for ApiVersions {
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownVersions {
     version: Result<String, String>,
     until: Instant,
 }
 
 impl ApiVersions {
     /// The versions that a cluster has.
-    pub fn of_cluster(client: kube::Client) -> Self {
+    pub fn for_cluster(client: kube::Client) -> Self {
         let known = Mutex::new([LruCache::new(REMEMBERED), LruCache::new(REMEMBERED)]);
         ApiVersions { client, known, turns: [Semaphore::new(ASKED), Semaphore::new(ASKED)] }
     }
@@ -91,11 +91,12 @@ impl ApiVersions {
         let (version, is_certain) = asked.await.unwrap_or_else(|_| too_late());
         let version = match (former, version) {
             // An answer that is a minute old is better than none.
-            (Some(Known { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),
+            (Some(KnownVersions { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),
             (_, version) => version,
         };
         let lasts = if is_certain && version.is_ok() { FRESH } else { ABSENT };
-        let (is_absent, known) = (version.is_err(), Known { version: version.clone(), until: Instant::now() + lasts });
+        let (is_absent, known) =
+            (version.is_err(), KnownVersions { version: version.clone(), until: Instant::now() + lasts });
         let [present, absent] = &mut *self.known();
         let (gets, loses) = if is_absent { (absent, present) } else { (present, absent) };
         loses.pop(kind);
@@ -103,13 +104,13 @@ impl ApiVersions {
         version
     }
 
-    fn known(&self) -> MutexGuard<'_, [LruCache<KindKey, Known>; 2]> {
+    fn known(&self) -> MutexGuard<'_, [LruCache<KindKey, KnownVersions>; 2]> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The answer of the API server, and whether it is one.
-async fn ask(definition: One<CustomResourceDefinition>, name: &str) -> (Result<String, String>, bool) {
+async fn ask(definition: ObjectApi<CustomResourceDefinition>, name: &str) -> (Result<String, String>, bool) {
     match definition.get_metadata_opt().await {
         Ok(Some(definition)) => (newest(name, definition.metadata.labels.unwrap_or_default()), true),
         Ok(None) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
@@ -127,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     fn kind(kind: &str) -> KindKey {
         ("infrastructure.cluster.x-k8s.io".to_owned(), kind.to_owned())
@@ -135,8 +136,8 @@ mod tests {
 
     const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/devs.infrastructure.cluster.x-k8s.io";
 
-    fn definition(labels: &serde_json::Value) -> Answer {
-        Answer::ok(json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+    fn definition(labels: &serde_json::Value) -> ScriptedAnswer {
+        ScriptedAnswer::ok(json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
             "metadata": {"name": "devs.infrastructure.cluster.x-k8s.io", "labels": labels}}))
     }
 
@@ -148,17 +149,17 @@ mod tests {
     async fn a_definition_is_asked_for_once_a_minute_and_outlives_a_server_that_fails() {
         let script = Script::default();
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta2": "v1beta1_v1beta2"})));
-        let versions = ApiVersions::of_cluster(script.client());
+        let versions = ApiVersions::for_cluster(script.client());
         assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"));
         tokio::time::advance(Duration::from_millis(59_999)).await;
         assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"));
         assert_eq!(script.left(), 0, "one request was enough");
 
         tokio::time::advance(Duration::from_millis(1)).await;
-        script.get(PATH, &[], Answer::error(500, "InternalError"));
+        script.get(PATH, &[], ScriptedAnswer::error(500, "InternalError"));
         assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"), "it was true a minute ago");
         tokio::time::advance(ABSENT).await;
-        script.get(PATH, &[], Answer::error(404, "NotFound"));
+        script.get(PATH, &[], ScriptedAnswer::error(404, "NotFound"));
         assert!(find(&versions).await.unwrap_err().ends_with("infrastructure.cluster.x-k8s.io does not exist"));
         tokio::time::advance(ABSENT).await;
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta1": "v1"})));
@@ -169,7 +170,7 @@ mod tests {
     async fn kinds_that_do_not_exist_neither_add_up_nor_displace_others() {
         let script = Script::default();
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})));
-        let versions = ApiVersions::of_cluster(script.client());
+        let versions = ApiVersions::for_cluster(script.client());
         assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"));
         let huge = "K".repeat(1 << 20);
         assert!(versions.find(vec![kind(&huge), kind("a/../b")]).await.values().all(Result::is_err));
@@ -178,7 +179,7 @@ mod tests {
             let path = format!(
                 "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/k{i}s.infrastructure.cluster.x-k8s.io"
             );
-            script.get(&path, &[], Answer::error(404, "NotFound"));
+            script.get(&path, &[], ScriptedAnswer::error(404, "NotFound"));
             assert!(versions.find(vec![kind(&format!("K{i}"))]).await.values().all(Result::is_err));
         }
         assert_eq!(versions.known().each_ref().map(LruCache::len), [1, REMEMBERED.get()]);
@@ -189,15 +190,15 @@ mod tests {
     async fn a_malformed_answer_gives_a_reason() {
         for (answer, words) in [
             (definition(&json!({})), "has no contract label"),
-            (Answer::error(403, "Forbidden"), "cannot be read: scripted Forbidden"),
-            (Answer::Silence, "could not be read: timed out"),
+            (ScriptedAnswer::error(403, "Forbidden"), "cannot be read: scripted Forbidden"),
+            (ScriptedAnswer::Silence, "could not be read: timed out"),
         ] {
             let script = Script::default();
             script.get(PATH, &[], answer);
-            let error = find(&ApiVersions::of_cluster(script.client())).await.unwrap_err();
+            let error = find(&ApiVersions::for_cluster(script.client())).await.unwrap_err();
             assert!(error.contains(words), "{error}");
         }
-        let nameless = ApiVersions::of_cluster(Script::default().client()).find(vec![kind("")]).await;
+        let nameless = ApiVersions::for_cluster(Script::default().client()).find(vec![kind("")]).await;
         assert_eq!(nameless[&kind("")], Err("the reference has no kind".to_owned()));
     }
 }

@@ -1,6 +1,7 @@
 //! Watches that fill the cache.
 //!
-//! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the cache.
+//! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the
+//! cache.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +13,9 @@ use tracing::{debug, warn};
 
 use super::address::Resource;
 use super::cache::Cache;
-use super::follow::{Observation, WatchedKind};
-use super::written::Written;
-use super::{Selection, follow};
+use super::observations::{Observation, WatchedKind};
+use super::raw_object::RawObject;
+use super::{WatchSelection, observations};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::admission::Oversize;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
@@ -44,7 +45,7 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 }
 
 /// A kind whose objects go into the facts.
-trait Watched: Decode + Clone + Send + 'static {
+trait WatchableKind: Decode + Clone + Send + 'static {
     const PLURAL: &'static str;
     /// Up to how many bytes an object is read in less than a millisecond, on the current thread.
     const INLINE: usize;
@@ -61,7 +62,7 @@ trait Watched: Decode + Clone + Send + 'static {
     fn class_of(text: &str) -> Option<ObjectKey>;
 }
 
-impl Watched for ClusterClass {
+impl WatchableKind for ClusterClass {
     const PLURAL: &'static str = CLASSES;
     /// Compiling can take long, so it is no business of the async threads.
     const INLINE: usize = 0;
@@ -96,7 +97,7 @@ impl Watched for ClusterClass {
     }
 }
 
-impl Watched for Cluster {
+impl WatchableKind for Cluster {
     const PLURAL: &'static str = CLUSTERS;
     const INLINE: usize = 256 * 1024;
     type Prepared = Cluster;
@@ -142,11 +143,11 @@ fn text_at(object: &str, path: &[&str]) -> Option<String> {
 }
 
 /// Applies what one watch shows to the cache, for ever.
-async fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
+async fn follow<T: WatchableKind>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
     let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), T::KIND.name());
-    let api = resource.in_scope::<Written>(client, cache.facts().scope());
+    let api = resource.in_scope::<RawObject>(client, cache.facts().scope());
     let watched = WatchedKind::own(T::KIND.name(), &resource.as_api().api_version);
-    let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+    let mut seen = observations::follow(api, WatchSelection::default(), watched, metrics.clone());
     while let Some(seen) = seen.next().await {
         if let Observation::Failed(fault) = &seen {
             cache.note_trouble(T::PLURAL, fault.to_string());
@@ -160,7 +161,7 @@ async fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Ar
     }
 }
 
-fn count<T: Watched>(facts: &Facts, metrics: &Metrics) {
+fn count<T: WatchableKind>(facts: &Facts, metrics: &Metrics) {
     let kind = metrics::Kind { kind: T::KIND.name() };
     let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     metrics.cache_objects.get_or_create(&kind).set(number(T::count(facts)));
@@ -168,7 +169,7 @@ fn count<T: Watched>(facts: &Facts, metrics: &Metrics) {
 }
 
 /// Puts what a watch has shown into the facts. What a list did not show is gone at its end.
-async fn apply<T: Watched>(seen: Observation<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
+async fn apply<T: WatchableKind>(seen: Observation<RawObject>, cache: &Arc<Cache>, metrics: &Metrics) {
     match seen {
         Observation::There { object, .. } if !is_looked_after(&object, cache.facts().scope()) => {
             cache.update(|facts| T::remove(facts, &object.key()));
@@ -194,7 +195,7 @@ async fn apply<T: Watched>(seen: Observation<Written>, cache: &Arc<Cache>, metri
 }
 
 /// Puts an object into the facts; the next event waits until that is done, so their order stays.
-async fn store<T: Watched>(object: Written, cache: &Arc<Cache>, metrics: &Metrics) -> ObjectKey {
+async fn store<T: WatchableKind>(object: RawObject, cache: &Arc<Cache>, metrics: &Metrics) -> ObjectKey {
     let (key, facts) = (object.key(), cache.facts());
     let record = if object.text().len() <= T::INLINE {
         // A list brings many at once, and others want their turn. Threads are not worth their while, nor their memory.
@@ -214,9 +215,9 @@ async fn store<T: Watched>(object: Written, cache: &Arc<Cache>, metrics: &Metric
     key
 }
 
-fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
-    // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
-    // as large as it has to be.
+fn record<T: WatchableKind>(object: &RawObject, facts: &Facts) -> Record<T::Prepared> {
+    // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which
+    // is as large as it has to be.
     let compact = |read: T| T::clone(&read);
     if let Some(oversize) = Oversize::find(object.text()) {
         let reason = format!("its {} {}", oversize.part, oversize.reason()).into();
@@ -231,7 +232,7 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
 }
 
 /// Whether an object belongs into the cache (DEC-37); what cannot be read does.
-fn is_looked_after(object: &Written, scope: &Scope) -> bool {
+fn is_looked_after(object: &RawObject, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
     struct OnlyMetadata {
         metadata: Metadata,
@@ -248,20 +249,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::observations::ListProgress;
     use model::world::Found;
 
     /// What a watch says.
     #[derive(Default)]
-    struct Watch(Lists);
+    struct Watch(ListProgress);
 
     impl Watch {
-        async fn apply<T: Watched>(&mut self, event: Event<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
+        async fn apply<T: WatchableKind>(&mut self, event: Event<RawObject>, cache: &Arc<Cache>, metrics: &Metrics) {
             super::apply::<T>(self.0.seen(event), cache, metrics).await;
         }
     }
 
-    fn object(name: &str, spec: Value) -> Written {
+    fn object(name: &str, spec: Value) -> RawObject {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()
     }
 
@@ -309,7 +310,7 @@ mod tests {
     async fn objects_of_others_are_not_kept() {
         // DEC-37
         let ours = || Scope::new(&["ns".to_owned()], Some("ours".to_owned())).unwrap();
-        let labelled_in = |namespace: &str, name: &str, label: &str| -> Written {
+        let labelled_in = |namespace: &str, name: &str, label: &str| -> RawObject {
             let labels = json!({"cluster.x-k8s.io/watch-filter": label});
             let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
             serde_json::from_value(json!({"metadata": metadata})).unwrap()

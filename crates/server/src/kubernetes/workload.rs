@@ -1,14 +1,14 @@
 //! Nodes of workload clusters (DEC-40).
 //!
 //! ```text
-//! Secret <cluster>-kubeconfig ─► kubeconfig.rs ─► client, kept for as long as the Secret stays as it is
+//! Secret <cluster>-kubeconfig ─► kubeconfig.rs ─► client, kept until the Secret changes
 //!                                                    │
-//!                     breaker: three times no answer ─► not asked for half a minute
+//!                     breaker: three times no response ─► no request for half a minute
 //! ```
 //!
-//! The owner of a Cluster controls its kubeconfig, and with it the destination of requests and their responses. So they are reads
-//! with the credentials of that file alone, over TLS, bounded in time, number and size, never redirected; and what is
-//! told of an answer is its status, and no word of it.
+//! The owner of a Cluster controls its kubeconfig, and with it the destination of requests and their responses. So they
+//! are reads with the credentials of that file alone, over TLS, bounded in time, number and size, and never redirected;
+//! and only the status code of a response is reported, never its body.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 use tracing::warn;
 
-use super::address::{self, Malformed};
+use super::address::{self, InvalidSegment};
 use super::{describe, kubeconfig};
 use model::hub::{Object, ObjectKey};
 use model::world::Nodes;
@@ -72,9 +72,9 @@ pub(crate) enum WorkloadError {
     #[error("its response to a request for {0} is not an object, or is too large")]
     NoObject(String),
     #[error("invalid Node name: {0}")]
-    Name(Malformed),
+    Name(InvalidSegment),
     #[error("its kubeconfig Secret cannot be named: {0}")]
-    SecretName(Malformed),
+    SecretName(InvalidSegment),
     #[error("its response to a request for {0} holds another object")]
     Another(String),
 }
@@ -120,23 +120,23 @@ impl WorkloadError {
 /// The workload clusters of a management cluster.
 pub(crate) struct Workloads {
     management: kube::Client,
-    known: Mutex<LruCache<ObjectKey, Known>>,
+    known: Mutex<LruCache<ObjectKey, KnownWorkload>>,
     readers: Semaphore,
 }
 
-/// A workload cluster that was asked before.
+/// A workload cluster with an open connection.
 #[derive(Clone)]
-struct Known {
+struct KnownWorkload {
     /// Of the Secret that the client was made of.
     resource_version: Option<String>,
-    link: Link,
+    link: WorkloadLink,
     turns: Arc<Semaphore>,
     breaker: Breaker,
 }
 
-/// A client made of a kubeconfig.
+/// A client, and the kubeconfig that it was made from.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct WorkloadLink {
     pub client: kube::Client,
     /// Another one leads to another server, or with other credentials.
     pub kubeconfig: Arc<[u8]>,
@@ -182,8 +182,9 @@ impl Workloads {
         Workloads { management, known: Mutex::new(LruCache::unbounded()), readers: Semaphore::new(READERS) }
     }
 
-    /// Reads the Secret of a cluster, and asks the cluster whether it answers; the same client until the kubeconfig is another one.
-    pub(crate) async fn probe(&self, cluster: &ObjectKey) -> Result<Link, WorkloadError> {
+    /// Reads the Secret of a cluster, and asks the cluster whether it answers; the same client until the kubeconfig is
+    /// another one.
+    pub(crate) async fn probe(&self, cluster: &ObjectKey) -> Result<WorkloadLink, WorkloadError> {
         let deadline = Instant::now() + PATIENCE * 3;
         let read = async {
             let (link, turns) = self.client(cluster).await?;
@@ -256,7 +257,7 @@ impl Workloads {
     }
 
     /// A client for the cluster and the turns at it, the former ones if its Secret has not changed.
-    async fn client(&self, cluster: &ObjectKey) -> Result<(Link, Arc<Semaphore>), WorkloadError> {
+    async fn client(&self, cluster: &ObjectKey) -> Result<(WorkloadLink, Arc<Semaphore>), WorkloadError> {
         let key = ObjectKey::new(&cluster.namespace, format!("{}-kubeconfig", cluster.name));
         let secret = address::one::<Secret>(self.management.clone(), &key).map_err(WorkloadError::SecretName)?;
         let secret = match timeout_at(Instant::now() + PATIENCE, secret.get_opt()).await {
@@ -288,9 +289,12 @@ impl Workloads {
         config.connect_timeout = Some(PATIENCE * 2);
         let client = kube::Client::try_from(config)
             .map_err(|_| refused("invalid certificates, key or server name".to_owned()))?;
-        let link = Link { client, kubeconfig: value.0.into() };
+        let link = WorkloadLink { client, kubeconfig: value.0.into() };
         let (turns, breaker) = (Arc::new(Semaphore::new(READERS_OF_ONE)), Breaker::default());
-        known.put(cluster.clone(), Known { resource_version, link: link.clone(), turns: turns.clone(), breaker });
+        known.put(
+            cluster.clone(),
+            KnownWorkload { resource_version, link: link.clone(), turns: turns.clone(), breaker },
+        );
         Ok((link, turns))
     }
 }
@@ -322,7 +326,7 @@ async fn get(
 ) -> Result<Option<Object>, WorkloadError> {
     let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(kube::client::Body::empty());
     let request = request.map_err(|_| WorkloadError::NoObject(what.to_owned()))?;
-    // The client would report failures as errors of its own; they are those of the owner of the cluster.
+    // The client would log failures as its own errors; they are errors of the owner of the cluster.
     let sent = client.send(request).with_subscriber(NoSubscriber::default()).await;
     let response = sent.map_err(|error| {
         warn!(%cluster, error = %shortened(&describe(&error)), "Cannot reach the workload cluster");
@@ -359,9 +363,9 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
     use crate::telemetry::metrics::Metrics;
-    use crate::webhook::server::{Limits, Server};
+    use crate::webhook::server::{ConnectionLimits, HttpServer};
     use testing::Lines;
     use tls::authority::IssuedCertificate;
     use tls::identity::ServerIdentity;
@@ -386,7 +390,7 @@ mod tests {
             let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
             identity.install(&issued.pair(), &files).unwrap();
             let any = "127.0.0.1:0".parse().unwrap();
-            let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+            let server = HttpServer::bind(any, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
             let url = format!("https://{}", server.local_address().unwrap());
             let asked = Arc::new(AtomicUsize::new(0));
             let router = Router::new().fallback(node).with_state(asked.clone());
@@ -471,7 +475,8 @@ mod tests {
             model::world::Facts::complete(names.iter().map(cluster), [])
         };
         let cache = Arc::new(crate::kubernetes::cache::Cache::new(facts(&["one", "two"])));
-        let gatherer = crate::kubernetes::gather::Gatherer::of_cluster(cache.clone(), script.client(), Arc::default());
+        let gatherer =
+            crate::kubernetes::gather::Gatherer::with_api_server(cache.clone(), script.client(), Arc::default());
         let workloads = gatherer.workloads().unwrap();
         script.get(SECRET, &[], secret("1", &workload.kubeconfig()));
         assert_eq!(ask(&workloads, &["n1"]).await, Ok(vec!["n1".to_owned()]));

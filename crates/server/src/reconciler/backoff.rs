@@ -9,24 +9,24 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::overload::ApiOverload;
 use model::hub::ObjectKey;
 
-/// No wait is longer.
+/// Maximum delay.
 const LONGEST: Duration = Duration::from_secs(1000);
-/// How often a failure is logged again while its reason stays the same, and how often its condition is brought up to date.
+/// Interval in which a failure with the same reason is logged again, and its condition is updated.
 const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 /// A failure is persistent after this many runs in a row, and after this time since the first of them.
 const PERSISTENT: (u32, Duration) = (5, Duration::from_secs(20));
-/// How soon an Event reports another reason of a persistent failure. Some reasons differ each time: they contain generated names.
+/// Minimum time between Events about a persistent failure. Some reasons differ each time: they contain generated names.
 const REPORTED_AGAIN: Duration = Duration::from_hours(1);
-/// So many writes in a row are nothing unusual: one is answered by a run that finds nothing to write.
+/// Number of consecutive writes without a delay. Usually, the run after a write has nothing to write.
 const WRITES: u32 = 5;
 
-/// What has to be remembered of objects that fail or that are written again and again.
+/// The state of objects that fail or that are written repeatedly.
 #[derive(Debug)]
 pub(super) struct Backoff<K = ObjectKey> {
-    objects: Mutex<HashMap<K, State>>,
+    objects: Mutex<HashMap<K, FailureState>>,
     hashes: RandomState,
 }
 
@@ -37,7 +37,7 @@ impl<K> Default for Backoff<K> {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FailureState {
     failures: u32,
     /// When the first of these failures happened, and when the last one was logged.
     since: Option<Instant>,
@@ -60,7 +60,7 @@ struct State {
     replaced: Option<String>,
 }
 
-/// A failure of a run, and what follows from it.
+/// A failed run, with its consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FailedRun {
     /// The delay before the next run.
@@ -69,16 +69,17 @@ pub(super) struct FailedRun {
     pub failures: u32,
     /// Whether it is logged: its reason is new, or was logged minutes ago.
     pub is_logged: bool,
-    /// Whether its condition is brought up to date now: once it has failed for long enough, and every few minutes (DEC-60).
+    /// Whether its condition is brought up to date now: once it has failed for long enough, and every few minutes
+    /// (DEC-60).
     pub is_shown: bool,
     /// Whether an Event reports it now: once, and once more if the reason changes after an hour.
     pub is_reported: bool,
 }
 
-/// The next write of an object is delayed, because many writes followed each other.
+/// The delay of a write after many consecutive writes.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}; delaying the next write")]
-pub(super) struct Held {
+pub(super) struct DelayedWrite {
     pub wait: Duration,
     cause: Cause,
 }
@@ -102,7 +103,7 @@ impl fmt::Display for Cause {
 }
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
-    /// Counts a failure, and says what follows from it (RS-09).
+    /// Counts a failure, and returns its consequences (RS-09).
     pub(super) fn failed(&self, key: &K, reason: &str) -> FailedRun {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, now) = (objects.entry(key.clone()).or_default(), Instant::now());
@@ -134,7 +135,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         }
     }
 
-    /// Whether a failure of the present run lasts: there were some before it, for long enough (DEC-60).
+    /// Whether a failure of the current run would be persistent, given the failures before it (DEC-60).
     pub(super) fn would_last(&self, key: &K) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.get(key).is_some_and(|state| {
@@ -142,25 +143,25 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         })
     }
 
-    /// Whether the status of an object says nothing of the failure of its present run: the API server is busy, and was not for long
-    /// (DEC-106).
-    pub(super) fn is_silent_about(&self, key: &K, overload: Option<&Overload>) -> bool {
+    /// Whether the status of an object does not report the failure of its current run, because the API server has been
+    /// busy only for a short time (DEC-106).
+    pub(super) fn is_silent_about(&self, key: &K, overload: Option<&ApiOverload>) -> bool {
         overload.is_some() && !self.would_last(key)
     }
 
-    /// Delays the next run of an object, even if a change asks for it.
+    /// Delays the next run of an object, even if a change queues it.
     pub(super) fn damp(&self, key: &K, wait: Duration) {
         self.change(key, |state| state.damped = Some(Instant::now() + wait));
     }
 
-    /// How long a run that a change asks for still has to wait.
+    /// Remaining delay of a run that a change queues.
     pub(super) fn damped(&self, key: &K) -> Option<Duration> {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let left = objects.get(key)?.damped?.saturating_duration_since(Instant::now());
         (!left.is_zero()).then_some(left)
     }
 
-    /// Counts a write conflict; returns how many there were in a row.
+    /// Counts a write conflict; returns the number of consecutive ones.
     pub(super) fn conflicted(&self, key: &K) -> u32 {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
@@ -168,7 +169,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         state.conflicts
     }
 
-    /// A run did not fail.
+    /// Notes a run without failure.
     pub(super) fn succeeded(&self, key: &K) {
         self.change(key, |state| {
             (state.failures, state.conflicts) = (0, 0);
@@ -178,18 +179,18 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         });
     }
 
-    /// A run had nothing to write.
+    /// Notes a run without a write.
     pub(super) fn rested(&self, key: &K) {
         self.change(key, |state| state.writes = 0);
     }
 
-    /// The object is gone.
+    /// Drops the state of a deleted object.
     pub(super) fn forget(&self, key: &K) {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Counts a write of an object with this status, unless there were many in a row just now.
-    pub(super) fn before_write(&self, key: &K, status: Option<&Value>) -> Result<(), Held> {
+    /// Counts a write of an object with this status, unless there were many consecutive writes just now.
+    pub(super) fn before_write(&self, key: &K, status: Option<&Value>) -> Result<(), DelayedWrite> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
         if let Some(beyond) = state.writes.checked_sub(WRITES) {
@@ -201,7 +202,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
                     true => Cause::OtherClient,
                     false => Cause::Changes,
                 };
-                return Err(Held { wait, cause });
+                return Err(DelayedWrite { wait, cause });
             }
         }
         state.writes = state.writes.saturating_add(1);
@@ -209,23 +210,24 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         Ok(())
     }
 
-    /// The object has this status after a write.
+    /// Notes the status of the object after a write.
     pub(super) fn wrote(&self, key: &K, status: Option<&Value>) {
         self.change(key, |state| state.status = Some(self.hashes.hash_one(status)));
     }
 
-    /// A write has taken the place of this version.
+    /// Notes that a write replaced this version.
     pub(super) fn replaced(&self, key: &K, version: &str) {
         self.change(key, |state| state.replaced = Some(version.to_owned()));
     }
 
-    /// Whether this version is older than our own last write, so that a newer one is on its way (RS-11).
+    /// Whether this version is older than the last write of this process, so the watch has not shown that write yet
+    /// (RS-11).
     pub(super) fn is_stale(&self, key: &K, version: &str) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.get(key).is_some_and(|state| state.replaced.as_deref() == Some(version))
     }
 
-    fn change(&self, key: &K, change: impl FnOnce(&mut State)) {
+    fn change(&self, key: &K, change: impl FnOnce(&mut FailureState)) {
         if let Some(state) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
             change(state);
         }

@@ -1,7 +1,7 @@
-//! One run of the ClusterClass reconciler, which keeps no class from being deleted (CCR-14).
+//! One run of the ClusterClass reconciler. It sets no finalizer, so classes can be deleted at any time (CCR-14).
 //!
-//! Every write names the resourceVersion that it was computed from. So a write that was held up until another process
-//! led is refused, and no write takes back what others have written.
+//! Every write names the resourceVersion that it was computed from. So the API server rejects a write that was delayed
+//! until another process led, and no write reverts changes of other clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::backoff::{Backoff, Held};
+use super::backoff::{Backoff, DelayedWrite};
 use super::postponed::Postponed;
 use super::raw::RawClass;
 use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
-use crate::kubernetes::address::{self, Malformed, One};
+use crate::kubernetes::address::{self, InvalidSegment, ObjectApi};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::describe;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::{ExtensionError, Extensions};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
+use crate::kubernetes::extensions::{ExtensionCaller, ExtensionError};
 use crate::kubernetes::lease::{Leadership, NotLeading};
-use crate::kubernetes::metadata::Metadata;
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::metadata::ObjectMetadata;
+use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::unlisted::Unlisted;
 use crate::telemetry::metrics::Metrics;
@@ -39,19 +39,19 @@ use model::world::{Facts, Found, Record, World};
 use schema::budget::Stop;
 use schema::field::{a_few, counted, shortened};
 
-/// How long a run waits for watches that have just begun.
+/// Maximum time for which a run waits for new watches.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an extension may take to define its variables; its own timeout is shorter.
+/// Timeout for the variables of an extension; the timeout of the handler is shorter.
 const DISCOVERY: Duration = Duration::from_secs(35);
-/// How long finding the Clusters that new variables break may take.
+/// Timeout of the search for Clusters that new variables break.
 const JUDGING: Duration = Duration::from_secs(5);
-/// How many of them an event names.
+/// Maximum number of them that an event names.
 const NAMED_CLUSTERS: usize = 10;
-const BREAKS: Reason = Reason::warning("TopologyBroken");
-/// How often a write is retried after a conflict.
+const BREAKS: EventReason = EventReason::warning("TopologyBroken");
+/// Maximum number of retries of a write after conflicts.
 const CONFLICTS: usize = 3;
 
-/// Why a run did not do everything.
+/// Why a run was incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
     #[error(transparent)]
@@ -66,7 +66,7 @@ pub(super) enum ReconcileError {
     Unlisted(Unlisted),
     /// The API server is busy. The conditions of the class report it once it lasts (DEC-106).
     #[error(transparent)]
-    Overloaded(Overload),
+    Overloaded(ApiOverload),
     #[error("the class has changed since it was read")]
     Conflict,
     /// The watch has not shown the last write yet.
@@ -75,19 +75,19 @@ pub(super) enum ReconcileError {
     #[error("the status cannot be written: {}", describe(.0))]
     Status(#[source] kube::Error),
     #[error(transparent)]
-    Held(#[from] Held),
+    Held(#[from] DelayedWrite),
     #[error("timed out after a minute")]
     Late,
 }
 
-/// Why a reference could not be followed.
+/// Why a reference could not be resolved.
 #[derive(Debug, thiserror::Error)]
 enum ReferenceFailure {
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// It cannot become part of a URL (DEC-45).
     #[error("cannot resolve the reference to {kind} {name}: {error}")]
-    Malformed { kind: String, name: String, error: Malformed },
+    Malformed { kind: String, name: String, error: InvalidSegment },
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     #[error("{kind} {name} does not exist in version {version}")]
@@ -103,11 +103,11 @@ enum ReferenceFailure {
 }
 
 impl ReferenceFailure {
-    /// The overload because of which a reference was not followed.
-    fn overload(&self) -> Option<Overload> {
+    /// The overload that caused the failure.
+    fn overload(&self) -> Option<ApiOverload> {
         match self {
             ReferenceFailure::Unreadable { error, .. } | ReferenceFailure::Unwritten { error, .. } => {
-                Overload::of(error)
+                ApiOverload::from_error(error)
             }
             _ => None,
         }
@@ -119,18 +119,18 @@ impl ReferenceFailure {
     }
 }
 
-/// The references of a class after each of them was followed.
-struct Followed {
+/// The resolved references of a class, and the failures.
+struct ResolvedReferences {
     references: References,
     failures: Vec<String>,
     /// The overload of the API server, if there is nothing else wrong.
-    overload: Option<Overload>,
+    overload: Option<ApiOverload>,
     /// Whether a template got a new owner.
     took_any: bool,
 }
 
-/// What runs need.
-pub(super) struct Reconciler {
+/// The dependencies of all runs.
+pub(super) struct ClassReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
     pub leadership: Leadership,
@@ -139,15 +139,15 @@ pub(super) struct Reconciler {
     pub backoff: Backoff,
     pub postponed: Postponed,
     /// Runtime Extensions are asked for variables; `None` while the feature gate is off.
-    pub extensions: Option<Arc<Extensions>>,
+    pub extensions: Option<Arc<ExtensionCaller>>,
     /// The Clusters, which variables may not fit any more.
     pub cache: Arc<Cache>,
     pub events: Recorder,
     pub metrics: Arc<Metrics>,
 }
 
-impl Reconciler {
-    /// Whether runs do not wait for this any more.
+impl ClassReconciler {
+    /// Whether runs no longer wait for this cache.
     pub(super) fn has(&self, unlisted: &Unlisted) -> bool {
         match unlisted {
             Unlisted::Definitions => *self.definitions.listed().borrow(),
@@ -170,7 +170,7 @@ impl Reconciler {
             return Ok(RunOutcome::LeftAlone);
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
-        let Followed { references, mut failures, overload, took_any } =
+        let ResolvedReferences { references, mut failures, overload, took_any } =
             self.references(class, hub).await.map_err(ReconcileError::Unlisted)?;
         // A failure because another process leads is not a failure of the class.
         self.leadership.may_write()?;
@@ -204,7 +204,7 @@ impl Reconciler {
     ///
     /// # Errors
     /// While no definition is known.
-    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> Result<Followed, Unlisted> {
+    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> Result<ResolvedReferences, Unlisted> {
         let deadline = Instant::now() + PATIENCE;
         let (mut all_outdated, mut failures, mut took_any) = (Vec::new(), Vec::new(), false);
         for reference in references(&hub.spec) {
@@ -217,18 +217,18 @@ impl Reconciler {
                 Err(failure) => failures.push(failure),
             }
         }
-        let overloads: Option<Vec<Overload>> = failures.iter().map(ReferenceFailure::overload).collect();
+        let overloads: Option<Vec<ApiOverload>> = failures.iter().map(ReferenceFailure::overload).collect();
         let malformed = failures.iter().filter(|failure| failure.is_malformed()).map(ToString::to_string);
         let malformed: Vec<String> = malformed.collect();
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
-        let overload = overloads.unwrap_or_default().into_iter().reduce(Overload::and);
+        let overload = overloads.unwrap_or_default().into_iter().reduce(ApiOverload::and);
         let overload = overload.map(|overload| overload.because(failures.join("; ")));
         let references = match (failures.is_empty(), malformed.is_empty()) {
             (true, _) => References::Checked(all_outdated),
             (false, true) => References::Failed,
             (false, false) => References::Malformed(malformed),
         };
-        Ok(Followed { references, failures, overload, took_any })
+        Ok(ResolvedReferences { references, failures, overload, took_any })
     }
 
     async fn reference(
@@ -240,7 +240,7 @@ impl Reconciler {
         let (group, version) = group_version(reference)?;
         let key = ObjectKey::new(class.key().namespace, &reference.name);
         let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
-        let served = kind.resource().and_then(|resource| resource.one::<Metadata>(self.writer.clone(), &key));
+        let served = kind.resource().and_then(|resource| resource.one::<ObjectMetadata>(self.writer.clone(), &key));
         let template = served.map_err(|error| {
             let (kind, name) = (shortened(&reference.kind).into_owned(), shortened(&reference.name).into_owned());
             ReferenceFailure::Malformed { kind, name, error }
@@ -252,13 +252,13 @@ impl Reconciler {
         Ok((OutdatedReference::find(reference, &labels)?, took))
     }
 
-    /// Makes the class an owner of a template (CCR-04); says whether it was none.
+    /// Makes the class an owner of a template (CCR-04); returns whether that is new.
     async fn own(
         &self,
         class: &RawClass,
         kind: &ObjectKind,
         key: &ObjectKey,
-        one: &One<Metadata>,
+        one: &ObjectApi<ObjectMetadata>,
         deadline: Instant,
     ) -> Result<bool, ReferenceFailure> {
         let named = || (kind.kind.clone(), key.name.clone());
@@ -292,10 +292,11 @@ impl Reconciler {
         Err(ReferenceFailure::Contended { kind, name })
     }
 
-    /// Asks every extension that defines variables, in the order of the patches, even after one has failed (CCR-07, RH-16.3).
+    /// Calls every extension that defines variables, in the order of the patches, even after one has failed (CCR-07,
+    /// RH-16.3).
     ///
     /// # Errors
-    /// While it is not known which extensions there are.
+    /// While the extensions are not listed yet.
     async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Result<ClassVariables, Unlisted> {
         let Some(extensions) = &self.extensions else { return Ok(ClassVariables::from_class(&class.value, &[])) };
         let mut discovered = Vec::new();
@@ -316,7 +317,7 @@ impl Reconciler {
         })
     }
 
-    /// The Clusters that fit the variables of the status and not those that extensions define now.
+    /// The Clusters that are valid with the variables of the status, and invalid with those that extensions define now.
     async fn broken(&self, hub: &ClusterClass, variables: &ClassVariables) -> Vec<(ObjectKey, String)> {
         let ClassVariables::Settled(list) = variables else { return Vec::new() };
         if hub.spec.discovering_patches().next().is_none() || hub.status.variables.is_empty() {
@@ -339,7 +340,7 @@ impl Reconciler {
         tokio::task::spawn_blocking(judge).await.unwrap_or_default()
     }
 
-    /// Tells how many Clusters break before they fail one by one.
+    /// Writes an event about the Clusters that break, before they fail one by one.
     async fn warn_of(&self, class: &RawClass, broken: &[(ObjectKey, String)]) {
         let Some((_, fault)) = broken.first() else { return };
         self.metrics.broken_by_discovery.inc_by(u64::try_from(broken.len()).unwrap_or(u64::MAX));
@@ -354,7 +355,7 @@ impl Reconciler {
         self.events.write(vec![QueuedEvent::now(&object, &uid, BREAKS, message)]).await;
     }
 
-    /// Reports a failure that goes on, if there is one.
+    /// Reports a persistent failure, if there is one.
     pub(super) async fn report(&self, class: &RawClass, message: Option<String>) {
         let (object, uid) = reference(class);
         runs::report(&self.events, &object, &uid, message).await;
@@ -396,7 +397,7 @@ async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]
     tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Why reviews could not use a class with these variables, if they could not.
+/// Why reviews cannot use a class with these variables; `None` if they can.
 async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String> {
     let mut value = class.value.clone();
     let status = value.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
@@ -407,7 +408,7 @@ async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String>
     }
 }
 
-/// Why reviews cannot use a class although it decodes: it takes more than a class may (DEC-44).
+/// Why reviews cannot use a class although it decodes: it exceeds the limits of a class (DEC-44).
 async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
     let class = ClusterClass::clone(class);
     // Compiling can take a second, which is too long for an async thread.
@@ -418,7 +419,7 @@ async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
     }
 }
 
-/// A class as events refer to it.
+/// The reference to a class and its uid, for events.
 fn reference(class: &RawClass) -> (ObjectRef, String) {
     let object = ObjectRef::new(format!("{GROUP}/{}", WireVersion::V1Beta2), Kind::ClusterClass.name(), class.key());
     (object, class.metadata().uid.clone().unwrap_or_default())
@@ -439,7 +440,7 @@ fn owner(class: &RawClass) -> OwnerReference {
 /// The merge patch that adds an owner and keeps all others, unless it is an owner already (CCR-04).
 ///
 /// An entry for the same owner in another API version, or for a former class of that name, is replaced (CT-15.2).
-fn ownership(template: &Metadata, owner: &OwnerReference) -> Option<Value> {
+fn ownership(template: &ObjectMetadata, owner: &OwnerReference) -> Option<Value> {
     let metadata = &template.metadata;
     let mut owners = metadata.owner_references.clone().unwrap_or_default();
     let group = |reference: &OwnerReference| reference.api_version.split_once('/').map(|(group, _)| group.to_owned());

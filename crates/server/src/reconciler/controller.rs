@@ -4,7 +4,7 @@
 //! ClusterClasses ────────────► index of references ─┐
 //!   events                                          │ which classes?
 //! CustomResourceDefinitions ────────────────────────┤
-//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
+//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or a retry
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,20 +18,22 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
 use super::backoff::Backoff;
-use super::class::{ReconcileError, Reconciler};
+use super::class::{ClassReconciler, ReconcileError};
 use super::postponed::Postponed;
 use super::raw::RawClass;
-use super::runs::{Action, Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
+use super::runs::{
+    Conclusion, NextRun, RetryDecision, RunFailure, RunOutcome, SHORT_REQUEUE, conclude, count, resync, run_woken,
+};
 use super::setup::Setup;
 use super::users::Users;
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::extensions::Extensions;
-use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::extensions::ExtensionCaller;
+use crate::kubernetes::observations::{Mirror, Observation, StoreChange, WatchedKind};
+use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::templates::{ObjectKind, Templates};
-use crate::kubernetes::{Selection, follow};
+use crate::kubernetes::{WatchSelection, observations};
 use crate::telemetry::metrics::Metrics;
 use engine::extensions::registered_name;
 use engine::topology::class_references::references;
@@ -40,14 +42,14 @@ use model::world::Scope;
 
 /// The name of the controller in metrics.
 const NAME: &str = "clusterclass";
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "clusterclass-controller";
-/// How many classes are looked at side by side.
+/// Number of concurrent runs.
 const WORKERS: u16 = 10;
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
-/// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
+/// The ClusterClass controller. It reconciles the classes in the scope of the cached facts.
 #[derive(Debug)]
 pub struct ClassController(pub Setup);
 
@@ -63,8 +65,8 @@ impl ClassController {
                 let index = index.clone();
                 move |kind, template| index.wake_users_of_template(kind, template.as_ref())
             }));
-        let classes = Mirror::of(());
-        let reconciler = Arc::new(Reconciler {
+        let classes = Mirror::for_resource(());
+        let reconciler = Arc::new(ClassReconciler {
             writer: self.0.writer(),
             leadership: leadership.clone(),
             definitions,
@@ -93,7 +95,7 @@ impl ClassController {
     /// Reconciles queued classes, one run at a time for each class.
     async fn runs(
         &self,
-        reconciler: &Arc<Reconciler>,
+        reconciler: &Arc<ClassReconciler>,
         index: &Arc<Index>,
         classes: Store<RawClass>,
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
@@ -106,20 +108,20 @@ impl ClassController {
         run_woken((NAME, &self.0.metrics), classes, woken, WORKERS, run).await;
     }
 
-    /// Keeps the classes and what is derived from them current.
+    /// Keeps the classes and the index of their references current.
     async fn follow_classes(
         &self,
         mut classes: Mirror<RawClass>,
         index: &Index,
         templates: &Templates,
-        reconciler: &Reconciler,
+        reconciler: &ClassReconciler,
     ) {
         let Setup { client, cache, metrics, .. } = &self.0;
         let scope = cache.facts().scope().clone();
         let api = address::in_scope::<RawClass>(client.clone(), &scope);
         let store = classes.store().clone();
         let watched = WatchedKind::own("ClusterClass", &<RawClass as kube::Resource>::api_version(&()));
-        let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+        let mut seen = observations::follow(api, WatchSelection::default(), watched, metrics.clone());
         while let Some(seen) = seen.next().await {
             classes.take(in_scope(&scope, seen), |change| {
                 match change {
@@ -143,14 +145,14 @@ impl ClassController {
     }
 }
 
-/// Wakes the classes that waited for caches which are ready by now.
-fn resume(reconciler: &Reconciler, index: &Index) {
+/// Queues the classes that waited for caches which are listed by now.
+fn resume(reconciler: &ClassReconciler, index: &Index) {
     reconciler.postponed.take(|unlisted| reconciler.has(unlisted)).iter().for_each(|class| index.wake(class));
 }
 
-/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7), and those that
-/// waited until it was known which extensions there are (DEC-100).
-async fn follow_extensions(extensions: Option<&Extensions>, index: &Index, reconciler: &Reconciler) {
+/// Queues the classes whose variables an extension defines, each time its ExtensionConfig is registered or deleted
+/// (RH-16.7), and those that waited for the list of extensions (DEC-100).
+async fn follow_extensions(extensions: Option<&ExtensionCaller>, index: &Index, reconciler: &ClassReconciler) {
     let Some(extensions) = extensions else { return std::future::pending().await };
     let (mut changes, mut known) = (extensions.changes(), BTreeMap::new());
     loop {
@@ -168,7 +170,7 @@ async fn follow_extensions(extensions: Option<&Extensions>, index: &Index, recon
     }
 }
 
-/// What is seen means to those who look at the classes in scope only (DEC-37).
+/// The observation restricted to classes in scope: a class that left the scope counts as deleted (DEC-37).
 fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass> {
     let is_ours = |class: &RawClass| *scope == Scope::default() || scope.has(&class.labels());
     match seen {
@@ -178,8 +180,8 @@ fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass>
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the class before.
-async fn run(class: &RawClass, reconciler: &Reconciler, index: &Index, metrics: &Metrics) -> Action {
+/// Runs once; returns when the next run is due if nothing queues the class before.
+async fn run(class: &RawClass, reconciler: &ClassReconciler, index: &Index, metrics: &Metrics) -> NextRun {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
     if let Err(ReconcileError::Unlisted(unlisted)) = &outcome {
@@ -192,7 +194,7 @@ async fn run(class: &RawClass, reconciler: &Reconciler, index: &Index, metrics: 
             reconciler.backoff.rested(&key);
         }
         // No event says that an extension defines other variables than before: the resync asks it (PERF-05).
-        (Action::requeue(resync(&key)), outcome.name())
+        (NextRun::requeue(resync(&key)), outcome.name())
     });
     let Conclusion { action, outcome, report } =
         conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
@@ -202,22 +204,22 @@ async fn run(class: &RawClass, reconciler: &Reconciler, index: &Index, metrics: 
 }
 
 impl RunFailure for ReconcileError {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> RetryDecision {
         match self {
-            ReconcileError::NotLeading(_) => Verdict::NotLeading,
+            ReconcileError::NotLeading(_) => RetryDecision::NotLeading,
             // An event with the newer version is on its way.
-            ReconcileError::Conflict => Verdict::Again(SOON, "conflict"),
-            ReconcileError::Stale => Verdict::Again(SOON, "stale"),
-            ReconcileError::Unlisted(_) => Verdict::Postponed,
-            ReconcileError::Held(held) => Verdict::Held(held.wait),
-            ReconcileError::Overloaded(overload) => Verdict::of_failure(Some(overload)),
-            ReconcileError::Status(error) => Verdict::of_failure(Overload::of(error).as_ref()),
-            _ => Verdict::Failed,
+            ReconcileError::Conflict => RetryDecision::Again(SHORT_REQUEUE, "conflict"),
+            ReconcileError::Stale => RetryDecision::Again(SHORT_REQUEUE, "stale"),
+            ReconcileError::Unlisted(_) => RetryDecision::Postponed,
+            ReconcileError::Held(held) => RetryDecision::Held(held.wait),
+            ReconcileError::Overloaded(overload) => RetryDecision::for_failure(Some(overload)),
+            ReconcileError::Status(error) => RetryDecision::for_failure(ApiOverload::from_error(error).as_ref()),
+            _ => RetryDecision::Failed,
         }
     }
 }
 
-/// Which class refers to which templates, and a way to wake it.
+/// The index of the templates of classes, and the queue of classes.
 struct Index {
     users: Mutex<Users>,
     /// The ExtensionConfigs that define variables of classes.
@@ -257,7 +259,7 @@ impl Index {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every kind of template that a class refers to.
+    /// All kinds of templates of all classes.
     fn kinds(&self) -> BTreeSet<ObjectKind> {
         self.users().kinds()
     }

@@ -1,4 +1,4 @@
-//! Counts the objects that controllers are about to reconcile: `topologist_reconciles_due`.
+//! Counts the objects with a run in progress or due soon: `topologist_reconciles_due`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,20 +11,20 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::telemetry::metrics::{Controller, Metrics};
 
-/// A run that is due within this time counts.
-const SOON: Duration = Duration::from_secs(1);
+/// Runs that are due within this time count.
+const DUE_WITHIN: Duration = Duration::from_secs(1);
 
 /// The objects whose run is in progress or due within a second, counted by controller.
 ///
 /// A run that is due later is a resync, or a retry of something that keeps failing, and does not count.
 pub(super) struct DueObjects<K> {
-    states: Mutex<HashMap<K, State>>,
+    states: Mutex<HashMap<K, DueState>>,
     controller: Box<dyn Fn(&K) -> &'static str + Send + Sync>,
     metrics: Arc<Metrics>,
 }
 
 #[derive(Default)]
-struct State {
+struct DueState {
     is_queued: bool,
     is_running: bool,
 }
@@ -36,7 +36,7 @@ impl<K> fmt::Debug for DueObjects<K> {
 }
 
 impl<K: Clone + Eq + Hash> DueObjects<K> {
-    /// None yet. `controller` names the controller of an object as metrics do.
+    /// No objects yet. `controller` returns the metric label of the controller of an object.
     pub(super) fn new(
         metrics: Arc<Metrics>,
         controller: impl Fn(&K) -> &'static str + Send + Sync + 'static,
@@ -44,29 +44,29 @@ impl<K: Clone + Eq + Hash> DueObjects<K> {
         DueObjects { states: Mutex::default(), controller: Box::new(controller), metrics }
     }
 
-    /// A run of an object is due after a time.
+    /// Notes that a run of an object is due after a time.
     pub(super) fn queue(&self, object: &K, after: Duration) {
-        if after <= SOON {
+        if after <= DUE_WITHIN {
             self.change(object, |state| state.is_queued = true);
         }
     }
 
-    /// A run of an object begins.
+    /// Notes that a run of an object begins.
     pub(super) fn begin(&self, object: &K) {
-        self.change(object, |state| *state = State { is_queued: false, is_running: true });
+        self.change(object, |state| *state = DueState { is_queued: false, is_running: true });
     }
 
-    /// A run of an object has ended.
+    /// Notes that a run of an object has ended.
     pub(super) fn end(&self, object: &K) {
         self.change(object, |state| state.is_running = false);
     }
 
-    /// A queued object is gone, so its run does not begin.
+    /// Notes that a queued object is deleted, so its run does not begin.
     pub(super) fn skip(&self, object: &K) {
         self.change(object, |state| state.is_queued = false);
     }
 
-    fn change(&self, object: &K, change: impl FnOnce(&mut State)) {
+    fn change(&self, object: &K, change: impl FnOnce(&mut DueState)) {
         let mut states = self.states();
         match states.entry(object.clone()) {
             Entry::Occupied(mut known) => {
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Hash> DueObjects<K> {
                 }
             }
             Entry::Vacant(unknown) => {
-                let mut state = State::default();
+                let mut state = DueState::default();
                 change(&mut state);
                 if state.is_due() {
                     unknown.insert(state);
@@ -94,12 +94,12 @@ impl<K: Clone + Eq + Hash> DueObjects<K> {
 }
 
 impl<K> DueObjects<K> {
-    fn states(&self) -> MutexGuard<'_, HashMap<K, State>> {
+    fn states(&self) -> MutexGuard<'_, HashMap<K, DueState>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DueState {
     fn is_due(&self) -> bool {
         self.is_queued || self.is_running
     }
@@ -125,8 +125,8 @@ mod tests {
         let due = DueObjects::new(metrics.clone(), |_: &&str| "machine");
         let count = || metrics.reconciles_due.get_or_create(&Controller { controller: "machine" }).get();
         due.queue(&"a", Duration::ZERO);
-        due.queue(&"a", SOON);
-        due.queue(&"later", SOON * 2);
+        due.queue(&"a", DUE_WITHIN);
+        due.queue(&"later", DUE_WITHIN * 2);
         assert_eq!(count(), 1);
         due.begin(&"a");
         due.queue(&"b", Duration::ZERO);

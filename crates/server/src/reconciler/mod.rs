@@ -1,7 +1,7 @@
-//! Reconcilers: what one leading process writes to the API server.
+//! Reconcilers: the writes of the leading process to the API server.
 //!
 //! ```text
-//! kubernetes::lease: who leads ─► Leadership ─► every write asks may_write() first
+//! kubernetes::lease: the leader ─► Leadership ─► every write checks may_write() first
 //!                                    │
 //!                                    ├─► controller.rs, users.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //!                                    ├─► extensions/: watch and queue of ExtensionConfigs ─► one discovery
@@ -65,13 +65,13 @@ pub mod templates;
 pub mod topology;
 mod users;
 
-/// The present moment, as conditions have it.
+/// The current time in the format of conditions.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// For writes of Clusters and classes: who we are in `managedFields`. Topologies apply other objects under another name (SSA-19,
-/// SSA-21).
+/// The field manager of writes of Clusters and classes. Topologies apply other objects with another field manager
+/// (SSA-19, SSA-21).
 fn in_our_name() -> PatchParams {
     PatchParams { field_manager: Some("topologist".to_owned()), ..PatchParams::default() }
 }

@@ -1,16 +1,16 @@
 //! The suffixes of generated names in a live run (NAM-04 to NAM-06).
 //!
-//! An end cannot be predicted without the uid of the Cluster. It is the same when a run is taken up after a
-//! crash: what the last one made and did not get to refer to is found again by its name, as RS-13 has it, so that nothing is
-//! left behind or made twice. What topologies write on the Cluster on their way (references, hooks, defaults) changes no
-//! name. The end of a template that takes the place of another differs from that of the other.
+//! A suffix cannot be predicted without the uid of the Cluster. It is the same when a run is repeated after a crash:
+//! objects that the last run created and did not refer to yet are found again by their names (RS-13), so that nothing
+//! is left over or created twice. Writes of topologies to the Cluster (references, hooks, defaults) change no name. A
+//! template that replaces another gets another suffix.
 
 use ring::digest::{SHA256, digest};
 
 use model::hub::names::{Names, suffix_from_hash};
 use model::hub::{Cluster, ClusterClass, ObjectKey};
 
-/// Ends for one run.
+/// The suffixes of one run.
 #[derive(Clone, Debug)]
 pub struct LiveNames {
     /// The Cluster and its class, and what they ask for.
@@ -18,8 +18,8 @@ pub struct LiveNames {
 }
 
 impl LiveNames {
-    /// The names of the objects of a Cluster with the defaults of its variables, as it and its class are now.
-    pub fn of(cluster: &Cluster, class: &ClusterClass) -> Self {
+    /// The names for the current state of a Cluster, with the defaults of its variables, and of its class.
+    pub fn for_cluster(cluster: &Cluster, class: &ClusterClass) -> Self {
         let (of_cluster, of_class) = (&cluster.metadata, &class.metadata);
         let asked = digest(&SHA256, format!("{:?}", cluster.spec.topology).as_bytes());
         LiveNames { seed: format!("{}/{}/{}/{asked:?}", of_cluster.uid, of_class.uid, of_class.generation) }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     fn end(cluster: &Cluster, class: &ClusterClass, slot: &str) -> String {
-        LiveNames::of(cluster, class).suffix(&ObjectKey::new("ns", "blue"), slot)
+        LiveNames::for_cluster(cluster, class).suffix(&ObjectKey::new("ns", "blue"), slot)
     }
 
     #[test]

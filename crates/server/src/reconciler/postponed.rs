@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use crate::kubernetes::unlisted::Unlisted;
 use model::hub::ObjectKey;
 
-/// The objects of a controller that wait for each cache.
+/// The objects of a controller that wait, by cache.
 #[derive(Debug)]
 pub(super) struct Postponed {
     controller: &'static str,
@@ -16,12 +16,12 @@ pub(super) struct Postponed {
 }
 
 impl Postponed {
-    /// No object waits. Log lines name the controller.
+    /// No waiting objects. Log lines name the controller.
     pub(super) fn new(controller: &'static str) -> Self {
         Postponed { controller, waiting: Mutex::default() }
     }
 
-    /// Notes that an object waits. The log has a line for the first object that waits for a cache, and none for the others.
+    /// Adds a waiting object. Only the first object that waits for a cache is logged.
     pub(super) fn add(&self, object: &ObjectKey, unlisted: &BTreeSet<Unlisted>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for cache in unlisted {
@@ -35,7 +35,7 @@ impl Postponed {
         }
     }
 
-    /// Removes the objects that wait for a cache of which `has` says that it is ready by now, and returns them.
+    /// Removes and returns the objects that wait for a cache for which `has` returns `true`.
     pub(super) fn take(&self, has: impl Fn(&Unlisted) -> bool) -> BTreeSet<ObjectKey> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ready = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! ClusterClasses as the API server has them.
+//! ClusterClasses as the API server returns them.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::kubernetes::follow::key_of;
+use crate::kubernetes::observations::key_of;
 use engine::admission::Oversize;
 use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};
 use model::wire::{Decode, WireVersion};
 
-/// A ClusterClass: everything that was written, to the letter, and what it means.
+/// A ClusterClass: its unchanged JSON and the decoded class.
 #[derive(Clone, Debug)]
 pub(super) struct RawClass {
     metadata: ObjectMeta,
@@ -29,7 +29,7 @@ impl RawClass {
         key_of(self)
     }
 
-    /// The metadata as the program reads it.
+    /// The decoded metadata.
     pub(super) fn labels(&self) -> Metadata {
         let metadata = self.value.get("metadata").map(Metadata::deserialize);
         metadata.and_then(Result::ok).unwrap_or_default()
@@ -40,7 +40,7 @@ impl RawClass {
         self.metadata.resource_version.as_deref().unwrap_or_default()
     }
 
-    /// The metadata as the API server has it.
+    /// The metadata as a type of the client.
     pub(super) fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for RawClass {
     }
 }
 
-/// The class, unless it holds so much that the guard does not read it either (DEC-44).
+/// The decoded class. It has to be within the limits that reviews enforce (DEC-44).
 fn read(text: &str) -> Result<ClusterClass, String> {
     match Oversize::find(text) {
         Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),

@@ -15,24 +15,24 @@ use tracing::{debug, warn};
 
 use super::backoff::Backoff;
 use super::due::DueObjects;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::follow::key_of;
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use crate::kubernetes::managed::REFUSED;
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::observations::key_of;
+use crate::kubernetes::overload::ApiOverload;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 use model::hub::{self, ObjectKey};
 
-/// When to look again at what is about to change.
-pub(super) const SOON: Duration = Duration::from_secs(1);
+/// Delay of the next run when a change is expected soon.
+pub(super) const SHORT_REQUEUE: Duration = Duration::from_secs(1);
 
-/// The event of a failure that goes on.
-pub(super) const RECONCILE_FAILED: Reason = Reason::warning("ReconcileFailed");
-/// After this many runs in vain in a row, another one counts as a failure.
+/// The event of a persistent failure.
+pub(super) const RECONCILE_FAILED: EventReason = EventReason::warning("ReconcileFailed");
+/// Number of consecutive runs without effect after which the next one counts as a failure.
 const IN_VAIN: u32 = 30;
-/// How long an object is left alone at most.
+/// Maximum time without a run of an object.
 const RESYNC: Duration = Duration::from_mins(10);
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunOutcome {
     /// Nothing had to be written.
@@ -44,7 +44,7 @@ pub(super) enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Its name in metrics.
+    /// The metric label.
     pub(super) fn name(self) -> &'static str {
         match self {
             RunOutcome::Unchanged => "unchanged",
@@ -56,31 +56,31 @@ impl RunOutcome {
 
 /// When the next run of an object is due if no event queues it before.
 ///
-/// kube's type of the same name does not say when that is.
+/// Unlike `Action` of kube, it exposes the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Action {
+pub(super) struct NextRun {
     requeue_after: Option<Duration>,
 }
 
-impl Action {
+impl NextRun {
     /// A run after this time.
     pub(super) const fn requeue(after: Duration) -> Self {
-        Action { requeue_after: Some(after) }
+        NextRun { requeue_after: Some(after) }
     }
 
     /// No run before the next event.
     pub(super) const fn await_change() -> Self {
-        Action { requeue_after: None }
+        NextRun { requeue_after: None }
     }
 }
 
-impl From<Action> for controller::Action {
-    fn from(action: Action) -> Self {
+impl From<NextRun> for controller::Action {
+    fn from(action: NextRun) -> Self {
         action.requeue_after.map_or_else(Self::await_change, Self::requeue)
     }
 }
 
-/// Reconciles queued known objects, one run at a time for each object and `workers` side by side.
+/// Reconciles queued known objects, one run at a time for each object and `workers` concurrently.
 pub(super) async fn run_woken<K, R>(
     (controller, metrics): (&'static str, &Arc<Metrics>),
     known: Store<K>,
@@ -89,7 +89,7 @@ pub(super) async fn run_woken<K, R>(
     run: impl Fn(Arc<K>) -> R,
 ) where
     K: kube::Resource<DynamicType: fmt::Debug + Clone + Eq + Hash + Unpin> + Clone + 'static,
-    R: Future<Output = Action>,
+    R: Future<Output = NextRun>,
 {
     let due = DueObjects::new(metrics.clone(), move |_| controller);
     let run = |object: Arc<K>, _| {
@@ -102,7 +102,7 @@ pub(super) async fn run_woken<K, R>(
         });
         Box::pin(run)
     };
-    // Errors are dealt with where they arise; an object that is gone is no error.
+    // Runs handle their errors; a deleted object is no error.
     let again = |_: Arc<K>, never: &Infallible, _: Arc<()>| match *never {};
     let config = Config::default().concurrency(workers);
     let named = |name: &str, namespace: &Option<String>| ObjectKey::new(namespace.as_deref().unwrap_or(""), name);
@@ -116,59 +116,59 @@ pub(super) async fn run_woken<K, R>(
     runs.for_each(note_gone).await;
 }
 
-/// What the failure of a run means for the next one.
+/// When to run again after a failed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RetryDecision {
     /// The lease was not renewed in time. It may still be renewed: then the run is due.
     NotLeading,
-    /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
-    /// that outcome in metrics.
+    /// The run had no effect, which counts as a failure only if it is repeated. The next run is due after this time.
+    /// The metric label of the outcome.
     Again(Duration, &'static str),
-    /// A cache is not listed yet, which wakes the object when it is. A list that the API server refuses is a result after a while, of which
-    /// no cache tells.
+    /// A cache is not listed yet; its list queues the object. A list that the API server refuses becomes a result after
+    /// a while, without a notification.
     Postponed,
     /// As long as nothing else keeps writing.
     Held(Duration),
-    /// It is tried again after a while that grows.
+    /// The run is retried with exponential backoff.
     Failed,
-    /// The same, and not sooner than the API server wants.
+    /// The same, and not sooner than the API server requests.
     Overloaded(Duration),
 }
 
-impl Verdict {
-    /// That of a failure, which is an overload of the API server or not (DEC-106).
-    pub(super) fn of_failure(overload: Option<&Overload>) -> Self {
-        overload.map_or(Verdict::Failed, |overload| Verdict::Overloaded(overload.retry_after))
+impl RetryDecision {
+    /// The decision for a failure, with the overload of the API server that caused it, if any (DEC-106).
+    pub(super) fn for_failure(overload: Option<&ApiOverload>) -> Self {
+        overload.map_or(RetryDecision::Failed, |overload| RetryDecision::Overloaded(overload.retry_after))
     }
 }
 
 /// Why a run of a controller did not finish.
 pub(super) trait RunFailure: fmt::Display {
-    /// What that means for the next run.
-    fn verdict(&self) -> Verdict;
+    /// The decision about the next run.
+    fn verdict(&self) -> RetryDecision;
 }
 
 /// The end of a run (RS-08, RS-09).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Conclusion {
     /// When the next run is due if nothing queues the object before.
-    pub action: Action,
+    pub action: NextRun,
     /// The name of the outcome in metrics.
     pub outcome: &'static str,
-    /// A failure that goes on, which an Event of the object reports (DEC-60).
+    /// A persistent failure, which an Event of the object reports (DEC-60).
     pub report: Option<String>,
 }
 
 impl Conclusion {
-    fn new(action: Action, outcome: &'static str) -> Self {
+    fn new(action: NextRun, outcome: &'static str) -> Self {
         Conclusion { action, outcome, report: None }
     }
 }
 
-/// Concludes a run. `trouble` is what logs call a failure.
+/// Concludes a run. `trouble` is the log message of a failure.
 pub(super) fn conclude<E: RunFailure>(
     key: &ObjectKey,
-    outcome: Result<(Action, &'static str), E>,
+    outcome: Result<(NextRun, &'static str), E>,
     backoff: &Backoff,
     trouble: &'static str,
 ) -> Conclusion {
@@ -181,52 +181,52 @@ pub(super) fn conclude<E: RunFailure>(
     };
     match error.verdict() {
         // The lease may only be renewed late. If the term ends, this queue ends with it.
-        Verdict::NotLeading => {
+        RetryDecision::NotLeading => {
             debug!(%error, "Postponed because the lease has not been renewed");
-            Conclusion::new(Action::requeue(SOON), "not-leading")
+            Conclusion::new(NextRun::requeue(SHORT_REQUEUE), "not-leading")
         }
-        Verdict::Postponed => {
+        RetryDecision::Postponed => {
             debug!(%error, "Postponed because a cache is not ready");
-            Conclusion::new(Action::requeue(REFUSED), "postponed")
+            Conclusion::new(NextRun::requeue(REFUSED), "postponed")
         }
-        Verdict::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
-            Conclusion::new(Action::requeue(after), name)
+        RetryDecision::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
+            Conclusion::new(NextRun::requeue(after), name)
         }
-        Verdict::Held(wait) => {
+        RetryDecision::Held(wait) => {
             let run = backoff.failed(key, &error.to_string());
             if run.is_logged {
                 warn!(%error, ?wait, failures = run.failures, "{trouble}");
             }
-            Conclusion::new(Action::requeue(wait), "held")
+            Conclusion::new(NextRun::requeue(wait), "held")
         }
-        verdict @ (Verdict::Failed | Verdict::Overloaded(_) | Verdict::Again(..)) => {
+        verdict @ (RetryDecision::Failed | RetryDecision::Overloaded(_) | RetryDecision::Again(..)) => {
             let run = backoff.failed(key, &error.to_string());
-            let wait = if let Verdict::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
+            let wait = if let RetryDecision::Overloaded(least) = verdict { run.wait.max(least) } else { run.wait };
             if run.is_logged {
                 warn!(%error, ?wait, failures = run.failures, "{trouble}");
             } else {
                 debug!(%error, ?wait, failures = run.failures, "{trouble} again");
             }
             let report = run.is_reported.then(|| failing(run.failures, &error.to_string()));
-            Conclusion { action: Action::requeue(wait), outcome: "failed", report }
+            Conclusion { action: NextRun::requeue(wait), outcome: "failed", report }
         }
     }
 }
 
-/// Reports a failure that goes on, if there is one, on the object of the run.
+/// Reports a persistent failure, if there is one, in an Event of the object of the run.
 pub(super) async fn report(events: &Recorder, object: &hub::ObjectRef, uid: &str, message: Option<String>) {
     if let Some(message) = message {
         events.write(vec![QueuedEvent::now(object, uid, RECONCILE_FAILED, message)]).await;
     }
 }
 
-/// The message of a failure that goes on.
+/// The message of a persistent failure.
 pub(super) fn failing(failures: u32, error: &str) -> String {
     format!("failed {failures} times in a row: {error}")
 }
 
-/// When an object is reconciled although nothing queued it: after ten minutes, and up to one more minute that a hash of the object chooses,
-/// so that not all objects come at once (RS-02, DEC-60).
+/// The delay of a run that nothing queued: ten minutes, and up to one more minute by a hash of the object, so that not
+/// all objects are queued at once (RS-02, DEC-60).
 pub(super) fn resync<K: Hash>(object: &K) -> Duration {
     let mut hasher = DefaultHasher::new();
     object.hash(&mut hasher);

@@ -1,29 +1,29 @@
-//! What every controller is given, and how those of workers watch them.
+//! The common dependencies of controllers, and the watch of worker objects.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::kubernetes::Selection;
+use crate::kubernetes::WatchSelection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::extensions::Extensions;
-use crate::kubernetes::follow::{StoreChange, WatchedKind};
+use crate::kubernetes::extensions::ExtensionCaller;
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::{self, Metadata, Objects};
+use crate::kubernetes::metadata::{self, MetadataStore, ObjectMetadata};
+use crate::kubernetes::observations::{StoreChange, WatchedKind};
 use crate::telemetry::metrics::Metrics;
 use engine::topology::worker::API_VERSION;
 use model::hub::{GROUP, label};
 
-/// What the controllers of a process share.
+/// The dependencies that the controllers of a process share.
 #[derive(Clone)]
 pub struct Setup {
     pub client: kube::Client,
     /// Controllers write only while it says so.
     pub leadership: Leadership,
-    /// Facts, which the caller must keep current. Controllers look after the objects in their scope.
+    /// Facts, which the caller must keep current. Controllers reconcile the objects in their scope.
     pub cache: Arc<Cache>,
     /// Runtime Extensions; `None` while the feature gate is off.
-    pub extensions: Option<Arc<Extensions>>,
+    pub extensions: Option<Arc<ExtensionCaller>>,
     pub metrics: Arc<Metrics>,
 }
 
@@ -39,15 +39,15 @@ impl Setup {
         self.leadership.writer(self.client.clone())
     }
 
-    /// The objects of one kind of Cluster API that belong to topologies, and what keeps them current.
-    pub(super) fn follow_owned<F: Fn(StoreChange<'_, Metadata>) + Send>(
+    /// The objects of one kind of Cluster API that belong to topologies, and the future that keeps them current.
+    pub(super) fn follow_owned<F: Fn(StoreChange<'_, ObjectMetadata>) + Send>(
         &self,
         kind: &'static str,
         changed: F,
-    ) -> (Objects, impl Future<Output = ()> + Send + use<F>) {
+    ) -> (MetadataStore, impl Future<Output = ()> + Send + use<F>) {
         let served = Resource::known(GROUP, "v1beta2", kind);
         let api = served.in_scope(self.client.clone(), self.cache.facts().scope());
-        let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
+        let selection = WatchSelection { labels: Some(label::OWNED.to_owned()), fields: None };
         let watched = WatchedKind::own(kind, API_VERSION);
         metadata::follow(api, served.as_api().clone(), selection, watched, self.metrics.clone(), changed)
     }

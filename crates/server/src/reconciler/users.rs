@@ -1,4 +1,4 @@
-//! Which classes refer to which templates, so that a change of one finds those that it concerns.
+//! The index of the classes that refer to each template, to find the dependents of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::kubernetes::templates::ObjectKind;
 use engine::topology::class_references::group_version;
 use model::hub::{ObjectKey, TemplateRef, contract};
 
-/// Classes by what they refer to.
+/// Classes by their references.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     references: BTreeMap<ObjectKey, Vec<TemplateRef>>,
@@ -15,7 +15,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Notes what a class refers to now.
+    /// Replaces the references of a class.
     pub(super) fn put(&mut self, class: ObjectKey, references: Vec<TemplateRef>) {
         self.remove(&class);
         for (kind, template) in templates(&class, &references) {
@@ -46,7 +46,7 @@ impl Users {
         self.references.keys()
     }
 
-    /// Every kind of template that a class refers to.
+    /// All kinds of templates of all classes.
     pub(super) fn kinds(&self) -> BTreeSet<ObjectKind> {
         self.of_templates.keys().cloned().collect()
     }
@@ -60,7 +60,8 @@ impl Users {
         }
     }
 
-    /// The classes that refer to templates of a kind with this definition; of any kind if none is named, readable or not.
+    /// The classes that refer to templates of a kind with this definition; of any kind if none is named, readable or
+    /// not.
     pub(super) fn of_definition(&self, name: Option<&str>) -> BTreeSet<&ObjectKey> {
         let Some(name) = name else {
             return self.references.iter().filter(|(_, all)| !all.is_empty()).map(|(class, _)| class).collect();
@@ -71,7 +72,7 @@ impl Users {
     }
 }
 
-/// What the references of a class lead to, as far as they can be read.
+/// The templates of the readable references of a class.
 fn templates<'a>(
     class: &'a ObjectKey,
     references: &'a [TemplateRef],

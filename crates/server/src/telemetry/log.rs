@@ -1,6 +1,6 @@
 //! Structured logs on standard error.
 //!
-//! Lines are written by a thread of their own, so that a slow reader of the log does not hold up a review. When the reader
+//! Lines are written by a dedicated thread, so that a slow reader of the log does not delay a review. When the reader
 //! falls far behind, lines are dropped. A line stays one line for any value of a field (DEC-64).
 
 #![expect(clippy::disallowed_methods, reason = "logs are written here")]
@@ -19,13 +19,13 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use schema::field::plain;
 
-/// How many lines may wait to be written. Their places are there from the start, and under load a line has 300 bytes.
+/// Capacity of the queue of lines. It is allocated at the start; under load a line has 300 bytes.
 const BACKLOG: usize = 16 * 1024;
 
 const ITALIC: Style = Style::new().italic();
 const DIM: Style = Style::new().dimmed();
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Human-readable text.
@@ -46,7 +46,7 @@ pub enum LogError {
 /// Puts the cursor at the start of an empty line (carriage return, then the control sequence EL).
 pub const ERASE_LINE: &str = "\r\x1b[K";
 
-/// What else is on the screen where log lines are written.
+/// Further content of the screen to which log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Nothing,
@@ -77,7 +77,7 @@ impl Write for Screen {
 /// The target of kube-rs's line about a failed request. The caller's own line about it follows.
 const REQUEST_ERRORS: &str = "kube_client::client::builder";
 
-/// Targets of the time when the program was one crate, and what they are now; the longest first.
+/// Targets from the time when the program was one crate, with their current names; the longest first.
 const FORMER_TARGETS: [(&str, &str); 9] = [
     ("topologist::extension_client", "topologist_server::extension_client"),
     ("topologist::certificates::tls", "topologist_tls::identity"),
@@ -90,7 +90,7 @@ const FORMER_TARGETS: [(&str, &str); 9] = [
     ("topologist::webhook", "topologist_server::webhook"),
 ];
 
-/// A directive with the present name of its target.
+/// A directive with the current name of its target.
 fn renamed(directive: &str) -> String {
     let former = FORMER_TARGETS.iter().find_map(|(former, now)| Some((now, directive.strip_prefix(former)?)));
     former.map_or_else(|| directive.to_owned(), |(now, rest)| format!("{now}{rest}"))
@@ -104,7 +104,7 @@ fn filter(text: &str) -> Result<EnvFilter, LogError> {
     EnvFilter::from_str(&whole).map_err(|error| LogError::Filter(text.to_owned(), error))
 }
 
-/// Keeps the log going; dropping it writes what is left.
+/// Guard of the log; dropping it writes the remaining lines.
 #[must_use = "lines are written until this is dropped"]
 #[derive(Debug)]
 pub struct Log {
@@ -128,7 +128,7 @@ pub fn install(format: Format, filter: &str, beside: Beside) -> Result<Log, LogE
     Ok(Log { _writer: writer })
 }
 
-/// Writes a field in plain characters: names and messages may be those of users, extensions and providers.
+/// Writes a field in plain characters: names and messages may come from users, extensions and providers.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     let value = plain(&value);
@@ -139,7 +139,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
     }
 }
 
-/// Reports every panic in the log, where it has the request that it happened in.
+/// Logs every panic, with the span of its request.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string);

@@ -138,7 +138,7 @@ pub struct ComputationMemory {
 }
 
 impl ComputationMemory {
-    fn new(new: &mut Made<'_>) -> Self {
+    fn new(new: &mut MetricRegistrar<'_>) -> Self {
         ComputationMemory {
             used: new.sized("computation_memory", "Memory reserved by computations of topologies"),
             limit: new
@@ -151,42 +151,42 @@ impl ComputationMemory {
     }
 }
 
-/// A gauge that is one higher for as long as this lives, however it ends.
+/// Guard of an incremented gauge; dropping it decrements the gauge.
 #[derive(Debug)]
-pub(crate) struct Raised(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Raised {
+impl GaugeGuard {
     /// Raises the gauge.
     pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
-        Raised(gauge.clone())
+        GaugeGuard(gauge.clone())
     }
 }
 
-impl Drop for Raised {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-/// Metrics that are being made.
-struct Made<'r>(&'r mut Registry);
+/// Registers metrics.
+struct MetricRegistrar<'r>(&'r mut Registry);
 
-impl Made<'_> {
+impl MetricRegistrar<'_> {
     fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         let metric = M::default();
         self.0.register(name, help, metric.clone());
         metric
     }
 
-    /// One in bytes.
+    /// A metric in bytes.
     fn sized<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         let metric = M::default();
         self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
         metric
     }
 
-    /// One in seconds.
+    /// A metric in seconds.
     fn timed<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         self.0.register_with_unit(name, help, Unit::Seconds, metric.clone());
         metric
@@ -204,9 +204,9 @@ fn review_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.000_02, 2.0, 20))
 }
 
-/// Metrics are rendered in the order in which they are made.
+/// Registers all metrics; they are rendered in this order.
 fn registered_in(mut registry: Registry) -> Metrics {
-    let mut new = Made(registry.sub_registry_with_prefix("topologist"));
+    let mut new = MetricRegistrar(registry.sub_registry_with_prefix("topologist"));
     Metrics {
         admission_requests: new.metric("admission_requests", "Reviews answered"),
         would_be_denials: new.metric(

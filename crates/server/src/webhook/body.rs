@@ -1,9 +1,10 @@
-//! Bodies of requests and of their answers: each is read whole, and all of them share one bounded memory.
+//! Bodies of requests and responses: each is buffered whole, and all of them share one bounded memory.
 //!
-//! Every byte is charged when it arrives and freed when the last reference to it is dropped; an answer is charged until it
-//! has gone out. A body that finds no memory waits for it, smallest first. The oldest body that is arriving may exceed the
-//! memory by one body limit, so that half-read bodies never wait for each other. While bodies wait, a body that takes long to
-//! arrive is ended, so is a response that the client does not read, and if that does not help, the largest body that waits. (DEC-46)
+//! Every byte is charged when it arrives and freed when the last reference to it is dropped; a response is charged
+//! until it has been sent. A body without free memory waits for it, smallest first. The oldest incoming body may exceed
+//! the memory by one body limit, so that half-read bodies never wait for each other. While bodies wait, slow incoming
+//! bodies and responses that the client does not read are evicted, and if that does not help, the largest waiting body.
+//! (DEC-46)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -21,26 +22,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::telemetry::metrics::Raised;
+use crate::telemetry::metrics::GaugeGuard;
 
-/// How many bytes of a body that is too large are read and discarded, so that its sender can read the answer.
+/// Maximum number of bytes of an oversized body that are read and discarded, so that its sender can read the response.
 const DISCARDED: usize = 64 * 1024 * 1024;
 
-/// How long a body may take to arrive while others wait for its memory. Time that it waits itself does not count.
+/// Maximum time in which a body arrives while others wait for its memory. Time that it waits itself does not count.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// How often waiting bodies look for slow ones.
+/// Interval in which waiting bodies look for slow ones.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a body waits before one of twice its size that waits as well is ended for it.
+/// Time after which a waiting body evicts another waiting body of twice its size.
 const CROWDED: Duration = Duration::from_secs(1);
 
-/// How much of an answer is given out of hand at a time.
+/// Maximum size of a frame of a response.
 const PIECE: usize = 16 * 1024;
 
-/// Bounds of bodies.
+/// Limits of size, time and memory of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct BodyLimits {
     /// The largest body in bytes.
     pub(super) body: usize,
     /// How long a body may take to arrive, the wait for memory included.
@@ -49,9 +50,9 @@ pub(super) struct Bounds {
     pub(super) held: usize,
 }
 
-/// Why there is no body.
+/// Why a body was not read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unread {
+pub(super) enum BodyReadError {
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
     #[error("the request body did not arrive in time")]
@@ -64,33 +65,33 @@ pub(super) enum Unread {
     NoMemory,
 }
 
-impl Unread {
-    /// The status of the answer, and what metrics call it.
+impl BodyReadError {
+    /// The status of the response, and the reason as a metric label.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
-            Unread::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            Unread::TooSlow | Unread::GaveWay => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
-            Unread::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
-            Unread::NoMemory => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
+            BodyReadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            BodyReadError::TooSlow | BodyReadError::GaveWay => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
+            BodyReadError::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
+            BodyReadError::NoMemory => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
         }
     }
 }
 
-/// Reads bodies.
+/// Reads request bodies and writes responses within the shared memory.
 #[derive(Debug)]
 pub(super) struct Bodies {
-    memory: Arc<Memory>,
+    memory: Arc<BodyMemory>,
 }
 
 impl Bodies {
-    /// Bodies with these bounds; `waiting` counts those that wait for memory.
-    pub(super) fn new(bounds: Bounds, waiting: Gauge) -> Self {
-        Bodies { memory: Arc::new(Memory { bounds, waiting, state: Mutex::default() }) }
+    /// Bodies with these limits; `waiting` counts the bodies that wait for memory.
+    pub(super) fn new(bounds: BodyLimits, waiting: Gauge) -> Self {
+        Bodies { memory: Arc::new(BodyMemory { bounds, waiting, state: Mutex::default() }) }
     }
 
-    /// The whole body of a request, at `deadline` at the latest. Its memory is charged until the last of the bytes is
-    /// dropped.
-    pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, Unread> {
+    /// Reads the whole body of a request, at `deadline` at the latest. Its memory is charged until the last reference
+    /// to the bytes is dropped.
+    pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, BodyReadError> {
         let bounds = self.memory.bounds;
         let expects = request.headers().contains_key(header::EXPECT);
         // The head of the request must not wait for the body: it costs memory that is not charged.
@@ -98,19 +99,19 @@ impl Bodies {
         let announced = body.size_hint().lower();
         // The sender of `Expect` waits for an answer before it sends the body.
         if announced > bounds.body as u64 && (expects || announced > DISCARDED as u64) {
-            return Err(Unread::TooLarge(bounds.body));
+            return Err(BodyReadError::TooLarge(bounds.body));
         }
-        let mut arriving = Arriving::new(self.memory.clone(), usize::try_from(announced).unwrap_or(usize::MAX));
+        let mut arriving = IncomingBody::new(self.memory.clone(), usize::try_from(announced).unwrap_or(usize::MAX));
         let deadline = deadline.min(Instant::now() + bounds.time);
         match timeout_at(deadline, arriving.collect(body)).await {
             Ok(outcome) => outcome.and_then(|()| arriving.finish()),
-            Err(_) if arriving.size > bounds.body => Err(Unread::TooLarge(bounds.body)),
-            Err(_) if self.memory.state().waits(arriving.id) => Err(Unread::NoMemory),
-            Err(_) => Err(Unread::TooSlow),
+            Err(_) if arriving.size > bounds.body => Err(BodyReadError::TooLarge(bounds.body)),
+            Err(_) if self.memory.state().waits(arriving.id) => Err(BodyReadError::NoMemory),
+            Err(_) => Err(BodyReadError::TooSlow),
         }
     }
 
-    /// An answer as a body whose memory is charged until it has gone out.
+    /// A response body whose memory is charged until it has been sent.
     pub(super) fn answer(&self, answer: Vec<u8>) -> Body {
         let bytes = Arc::new(Mutex::new(Some(Bytes::from(answer))));
         let held = whole(&bytes).as_ref().map_or(0, Bytes::len);
@@ -118,45 +119,45 @@ impl Bodies {
         let id = state.next;
         state.next += 1;
         state.used += held;
-        state.leaving.insert(id, Part { bytes: Some(bytes.clone()), ..Part::new(held) });
+        state.leaving.insert(id, BodyCharge { bytes: Some(bytes.clone()), ..BodyCharge::new(held) });
         drop(state);
-        Body::new(Leaving { memory: self.memory.clone(), id, bytes })
+        Body::new(OutgoingBody { memory: self.memory.clone(), id, bytes })
     }
 }
 
-/// The bytes of an answer; none once they had to make room for others.
-type Answer = Arc<Mutex<Option<Bytes>>>;
+/// The bytes of a response; `None` after their eviction.
+type ResponseBytes = Arc<Mutex<Option<Bytes>>>;
 
-fn whole(bytes: &Answer) -> MutexGuard<'_, Option<Bytes>> {
+fn whole(bytes: &ResponseBytes) -> MutexGuard<'_, Option<Bytes>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory that all bodies share.
+/// The memory shared by all bodies.
 #[derive(Debug)]
-struct Memory {
-    bounds: Bounds,
+struct BodyMemory {
+    bounds: BodyLimits,
     waiting: Gauge,
-    state: Mutex<State>,
+    state: Mutex<BodyMemoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BodyMemoryState {
     /// Bytes that are held, those of complete bodies included.
     used: usize,
     next: u64,
     /// Bodies that are not complete, oldest first. One that has to make room for others is taken out.
-    arriving: BTreeMap<u64, Part>,
+    arriving: BTreeMap<u64, BodyCharge>,
     /// Those of them that wait for memory, with what they hold and need, smallest first.
     waiting: BTreeSet<(usize, u64)>,
     /// Answers that have not gone out.
-    leaving: BTreeMap<u64, Part>,
+    leaving: BTreeMap<u64, BodyCharge>,
     /// When slow bodies were last looked for.
     looked: Option<Instant>,
 }
 
-/// A body that is not complete, or an answer that has not gone out.
+/// The memory charge of an incomplete body, or of a response that has not been sent.
 #[derive(Debug)]
-struct Part {
+struct BodyCharge {
     held: usize,
     /// How much it waits for; 0 if it does not.
     need: usize,
@@ -166,13 +167,13 @@ struct Part {
     /// Tells the body that something here has changed.
     changed: Arc<Notify>,
     /// What an answer holds.
-    bytes: Option<Answer>,
+    bytes: Option<ResponseBytes>,
 }
 
-impl Part {
+impl BodyCharge {
     fn new(held: usize) -> Self {
         let now = Instant::now();
-        Part { held, need: 0, began: now, waits_since: now, changed: Arc::default(), bytes: None }
+        BodyCharge { held, need: 0, began: now, waits_since: now, changed: Arc::default(), bytes: None }
     }
 
     fn size(&self) -> usize {
@@ -180,8 +181,8 @@ impl Part {
     }
 }
 
-impl Memory {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl BodyMemory {
+    fn state(&self) -> MutexGuard<'_, BodyMemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +195,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl BodyMemoryState {
     fn is_oldest(&self, id: u64) -> bool {
         self.arriving.first_key_value().is_some_and(|(oldest, _)| *oldest == id)
     }
@@ -203,15 +204,15 @@ impl State {
         self.arriving.get(&id).is_some_and(|part| part.need > 0)
     }
 
-    /// Whether a body may take this much more. What the others hold is never more than the memory, and so the excess is
+    /// Whether a body may take `more` bytes. The others together never hold more than the memory, so the excess is
     /// enough for the oldest.
-    fn fits(&self, id: u64, more: usize, bounds: &Bounds) -> bool {
+    fn fits(&self, id: u64, more: usize, bounds: &BodyLimits) -> bool {
         let most = if self.is_oldest(id) { bounds.held.saturating_add(bounds.body) } else { bounds.held };
         self.used.saturating_add(more) <= most
     }
 
-    /// Gives what is free to those that wait: to the oldest body, which may have more, then to the smallest ones.
-    fn grant(&mut self, bounds: &Bounds) {
+    /// Gives free memory to waiting bodies: first to the oldest, which may exceed the memory, then to the smallest.
+    fn grant(&mut self, bounds: &BodyLimits) {
         if self.waiting.is_empty() {
             return;
         }
@@ -225,8 +226,8 @@ impl State {
         }
     }
 
-    /// Gives a body what it waits for, if that is free.
-    fn give(&mut self, id: u64, bounds: &Bounds) {
+    /// Gives a waiting body its memory, if that is free.
+    fn give(&mut self, id: u64, bounds: &BodyLimits) {
         let need = self.arriving.get(&id).map_or(0, |part| part.need);
         if need == 0 || !self.fits(id, need, bounds) {
             return;
@@ -240,16 +241,16 @@ impl State {
         }
     }
 
-    /// While bodies wait: ends those that take long to arrive or to be taken, those that hold most first, and then the
-    /// largest one that waits, if a much smaller one has waited for long.
-    fn make_room(&mut self, bounds: &Bounds) {
+    /// Evicts slow bodies and responses while others wait, those that hold most first, and then the largest waiting
+    /// body, if a much smaller one has waited for long.
+    fn make_room(&mut self, bounds: &BodyLimits) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK / 2) {
             return;
         }
         self.looked = Some(now);
         self.grant(bounds);
-        let is_slow = |(id, part): &(&u64, &Part)| {
+        let is_slow = |(id, part): &(&u64, &BodyCharge)| {
             // The oldest one may keep others from the excess without a byte.
             (part.held > 0 || self.is_oldest(**id)) && part.need == 0 && now.duration_since(part.began) >= SLOW
         };
@@ -262,14 +263,14 @@ impl State {
         }
         let Some((_, id)) = self.waiting.iter().rev().copied().find(|(_, id)| !self.is_oldest(*id)) else { return };
         let most = self.arriving.get(&id).map_or(0, |part| part.held);
-        let has_waited = |part: &Part| part.need > 0 && now.duration_since(part.waits_since) >= CROWDED;
+        let has_waited = |part: &BodyCharge| part.need > 0 && now.duration_since(part.waits_since) >= CROWDED;
         if self.arriving.values().any(|part| has_waited(part) && part.size() <= most / 2) {
             self.end(id);
             self.grant(bounds);
         }
     }
 
-    /// Frees what a body or an answer holds, and tells it.
+    /// Evicts a body or a response: frees its memory and notifies its owner.
     fn end(&mut self, id: u64) {
         if let Some(part) = self.take_out(id) {
             part.changed.notify_one();
@@ -279,7 +280,7 @@ impl State {
         }
     }
 
-    fn take_out(&mut self, id: u64) -> Option<Part> {
+    fn take_out(&mut self, id: u64) -> Option<BodyCharge> {
         let part = self.arriving.remove(&id).or_else(|| self.leaving.remove(&id))?;
         self.waiting.remove(&(part.size(), id));
         self.used -= part.held;
@@ -287,10 +288,10 @@ impl State {
     }
 }
 
-/// A body that is being read; what it holds is free again when this is dropped.
+/// A body that is being read; dropping it frees its memory.
 #[derive(Debug)]
-struct Arriving {
-    memory: Arc<Memory>,
+struct IncomingBody {
+    memory: Arc<BodyMemory>,
     id: u64,
     changed: Arc<Notify>,
     /// What has arrived, in one piece: small frames cost no more than their bytes.
@@ -299,30 +300,30 @@ struct Arriving {
     announced: usize,
 }
 
-impl Arriving {
-    fn new(memory: Arc<Memory>, announced: usize) -> Self {
-        let part = Part::new(0);
+impl IncomingBody {
+    fn new(memory: Arc<BodyMemory>, announced: usize) -> Self {
+        let part = BodyCharge::new(0);
         let changed = part.changed.clone();
         let mut state = memory.state();
         let id = state.next;
         state.next += 1;
         state.arriving.insert(id, part);
         drop(state);
-        Arriving { memory, id, changed, bytes: Vec::new(), size: 0, announced }
+        IncomingBody { memory, id, changed, bytes: Vec::new(), size: 0, announced }
     }
 
-    async fn collect(&mut self, mut body: Body) -> Result<(), Unread> {
+    async fn collect(&mut self, mut body: Body) -> Result<(), BodyReadError> {
         let limit = self.memory.bounds.body;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = self.changed.notified() => {
-                    self.still_there()?;
+                    self.check_held()?;
                     continue;
                 }
             };
             let Some(frame) = frame else { break };
-            let frame = frame.map_err(|error| Unread::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| BodyReadError::Broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
             self.size = self.size.saturating_add(data.len());
             if self.size.max(self.announced) <= limit {
@@ -335,15 +336,15 @@ impl Arriving {
                 break;
             }
         }
-        if self.size > limit { Err(Unread::TooLarge(limit)) } else { self.still_there() }
+        if self.size > limit { Err(BodyReadError::TooLarge(limit)) } else { self.check_held() }
     }
 
-    /// Waits until this much more may be held.
-    async fn charge(&self, more: usize) -> Result<(), Unread> {
+    /// Waits until `more` bytes may be held.
+    async fn charge(&self, more: usize) -> Result<(), BodyReadError> {
         if self.take(more)? {
             return Ok(());
         }
-        let _counted = Raised::new(&self.memory.waiting);
+        let _counted = GaugeGuard::new(&self.memory.waiting);
         loop {
             let _ = timeout(LOOK, self.changed.notified()).await;
             let mut state = self.memory.state();
@@ -351,18 +352,18 @@ impl Arriving {
                 state.make_room(&self.memory.bounds);
             }
             match state.arriving.get(&self.id) {
-                None => return Err(Unread::NoMemory),
+                None => return Err(BodyReadError::NoMemory),
                 Some(part) if part.need == 0 => return Ok(()),
                 Some(_) => {}
             }
         }
     }
 
-    /// Takes memory if there is some; otherwise this body waits.
-    fn take(&self, more: usize) -> Result<bool, Unread> {
+    /// Takes `more` bytes if they are free; otherwise queues this body.
+    fn take(&self, more: usize) -> Result<bool, BodyReadError> {
         let mut state = self.memory.state();
         let fits = more == 0 || state.fits(self.id, more, &self.memory.bounds);
-        let part = state.arriving.get_mut(&self.id).ok_or(Unread::GaveWay)?;
+        let part = state.arriving.get_mut(&self.id).ok_or(BodyReadError::GaveWay)?;
         if fits {
             part.held += more;
             state.used += more;
@@ -384,7 +385,7 @@ impl Arriving {
         self.bytes.extend_from_slice(data);
     }
 
-    /// Frees what has arrived of a body that is too large.
+    /// Frees the received bytes of an oversized body.
     fn discard(&mut self) {
         if self.bytes.capacity() > 0 {
             self.bytes = Vec::new();
@@ -393,23 +394,23 @@ impl Arriving {
         }
     }
 
-    fn still_there(&self) -> Result<(), Unread> {
-        self.memory.state().arriving.get(&self.id).map(|_| ()).ok_or(Unread::GaveWay)
+    fn check_held(&self) -> Result<(), BodyReadError> {
+        self.memory.state().arriving.get(&self.id).map(|_| ()).ok_or(BodyReadError::GaveWay)
     }
 
-    /// The bytes, with what they hold.
-    fn finish(mut self) -> Result<Bytes, Unread> {
+    /// The bytes with their memory charge.
+    fn finish(mut self) -> Result<Bytes, BodyReadError> {
         let bytes = std::mem::take(&mut self.bytes);
         let held = {
             let mut state = self.memory.state();
-            let part = state.arriving.get_mut(&self.id).ok_or(Unread::GaveWay)?;
+            let part = state.arriving.get_mut(&self.id).ok_or(BodyReadError::GaveWay)?;
             std::mem::take(&mut part.held)
         };
-        Ok(Bytes::from_owner(Complete { bytes, held, memory: self.memory.clone() }))
+        Ok(Bytes::from_owner(ChargedBytes { bytes, held, memory: self.memory.clone() }))
     }
 }
 
-impl Drop for Arriving {
+impl Drop for IncomingBody {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         state.take_out(self.id);
@@ -418,14 +419,14 @@ impl Drop for Arriving {
     }
 }
 
-/// An answer on its way.
-struct Leaving {
-    memory: Arc<Memory>,
+/// A response that is being sent.
+struct OutgoingBody {
+    memory: Arc<BodyMemory>,
     id: u64,
-    bytes: Answer,
+    bytes: ResponseBytes,
 }
 
-impl HttpBody for Leaving {
+impl HttpBody for OutgoingBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -450,7 +451,7 @@ impl HttpBody for Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for OutgoingBody {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         if state.take_out(self.id).is_some() {
@@ -459,20 +460,20 @@ impl Drop for Leaving {
     }
 }
 
-/// A body that is complete.
-struct Complete {
+/// The bytes of a complete body, with their memory charge.
+struct ChargedBytes {
     bytes: Vec<u8>,
     held: usize,
-    memory: Arc<Memory>,
+    memory: Arc<BodyMemory>,
 }
 
-impl AsRef<[u8]> for Complete {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Complete {
+impl Drop for ChargedBytes {
     fn drop(&mut self) {
         self.memory.release(self.held);
     }

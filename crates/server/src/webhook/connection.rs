@@ -1,9 +1,9 @@
 //! The state of one connection, and its timeouts.
 //!
 //! kube-apiserver calls Services by HTTP/1.1 and keeps connections for 90 s. A server that closes one of them just when
-//! the next request is on its way makes that request fail, and a failed call is a refused write. So an idle connection is
-//! left to its client for longer than that, and one that has grown old is ended by its next answer
-//! (`Connection: close`), never by surprise. HTTP/2 has GOAWAY for that, after which clients know what to send again.
+//! the next request is on its way makes that request fail, and a failed call is a rejected write. So an idle connection
+//! is kept open for longer than that, and an old connection is closed by its next response (`Connection: close`).
+//! HTTP/2 has GOAWAY for that, after which clients know which requests to send again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,22 +16,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-/// How long a connection may keep us waiting, with the body of a request or by not taking an answer, before it may be closed
-/// to make room for others.
+/// Time for which the peer may delay the body of a request or the reading of a response, before the connection may be
+/// closed to make room for others.
 pub(super) const SLOW: Duration = Duration::from_secs(2);
 
-/// What a connection is doing while no request of it is open.
+/// The phase of a connection without an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Quiet {
+enum IdlePhase {
     /// Nothing, since then.
     Idle(Instant),
     /// The head of a request has begun to arrive, at that time.
     Head(Instant),
 }
 
-/// Whose move it is in an open request.
+/// An open request: whether it waits for the peer or for this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Move {
+struct OpenRequest {
     /// The peer has to send more of the body, or to take more of the answer, since then.
     peers: Option<Instant>,
     /// For how long it was the move of the peer before.
@@ -40,38 +40,38 @@ struct Move {
     is_answer: bool,
 }
 
-impl Move {
-    /// How long the peer has kept us waiting.
+impl OpenRequest {
+    /// Time for which this request has waited for the peer.
     fn waited(&self, now: Instant) -> Duration {
         self.before + self.peers.map_or(Duration::ZERO, |since| now.duration_since(since))
     }
 }
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug)]
-struct Doing {
-    quiet: Quiet,
+struct ConnectionState {
+    quiet: IdlePhase,
     next: u64,
-    open: BTreeMap<u64, Move>,
+    open: BTreeMap<u64, OpenRequest>,
 }
 
-impl Doing {
-    /// How long the peer has kept us waiting, if nothing is our move.
+impl ConnectionState {
+    /// Time for which all open requests have waited for the peer; `None` if one waits for this server.
     fn waits_for_peer(&self, now: Instant) -> Option<Duration> {
         let all_wait = self.open.values().all(|open| open.peers.is_some());
         self.open.values().map(|open| open.waited(now)).max().filter(|_| all_wait)
     }
 
-    /// When the first of the answers was due that are not taken, if nothing is our move.
+    /// The start of the oldest response that the peer does not read; `None` if a request waits for this server.
     fn unread_since(&self) -> Option<Instant> {
         let all_wait = self.open.values().all(|open| open.peers.is_some());
         self.open.values().filter(|open| open.is_answer).filter_map(|open| open.peers).min().filter(|_| all_wait)
     }
 }
 
-/// Why a connection can be spared, most easily spared first.
+/// Why a connection can be closed to make room, the best reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Spare {
+pub(super) enum EvictionReason {
     /// It has not sent a request.
     Silent,
     /// It keeps us waiting, with bodies or by not taking answers.
@@ -82,47 +82,47 @@ pub(super) enum Spare {
     Busy,
 }
 
-impl Spare {
-    /// What metrics call it.
+impl EvictionReason {
+    /// The metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Spare::Silent => "no_request",
-            Spare::Slow => "slow",
-            Spare::Idle => "idle",
-            Spare::Busy => "busy",
+            EvictionReason::Silent => "no_request",
+            EvictionReason::Slow => "slow",
+            EvictionReason::Idle => "idle",
+            EvictionReason::Busy => "busy",
         }
     }
 }
 
-/// What a connection is doing, as seen by its bytes and its requests.
+/// Tracks the state of a connection by its bytes and its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     opened: Instant,
-    doing: Arc<Mutex<Doing>>,
+    doing: Arc<Mutex<ConnectionState>>,
     has_asked: Arc<AtomicBool>,
     is_leaving: Arc<AtomicBool>,
 }
 
-/// A request is open for as long as this lives: until its answer has gone out.
+/// Guard of an open request; dropped when the response has been sent.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct RequestGuard {
     activity: Activity,
     number: u64,
 }
 
-impl Answering {
-    fn change(&self, change: impl FnOnce(&mut Move)) {
-        if let Some(open) = self.activity.doing().open.get_mut(&self.number) {
+impl RequestGuard {
+    fn change(&self, change: impl FnOnce(&mut OpenRequest)) {
+        if let Some(open) = self.activity.state().open.get_mut(&self.number) {
             change(open);
         }
     }
 
-    /// The peer has to send more of the body, or to take more of the answer.
+    /// Notes that the peer has to send more of the body, or to read more of the response.
     pub(super) fn waits_for_peer(&self) {
         self.change(|open| open.peers = open.peers.or_else(|| Some(Instant::now())));
     }
 
-    /// We have to do something.
+    /// Notes that this server has to act.
     pub(super) fn waits_for_us(&self) {
         self.change(|open| {
             if let Some(since) = open.peers.take() {
@@ -131,107 +131,107 @@ impl Answering {
         });
     }
 
-    /// The answer is there, or a part of it, and the peer has to take it.
+    /// Notes that a part of the response is ready, which the peer has to read.
     pub(super) fn answers(&self) {
         self.change(|open| {
             let before = if open.is_answer { open.waited(Instant::now()) } else { Duration::ZERO };
-            *open = Move { peers: Some(Instant::now()), before, is_answer: true };
+            *open = OpenRequest { peers: Some(Instant::now()), before, is_answer: true };
         });
     }
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut doing = self.activity.doing();
+        let mut doing = self.activity.state();
         doing.open.remove(&self.number);
         if doing.open.is_empty() {
-            doing.quiet = Quiet::Idle(Instant::now());
+            doing.quiet = IdlePhase::Idle(Instant::now());
         }
     }
 }
 
 impl Activity {
-    /// A connection that has just been made.
+    /// A new connection.
     pub(super) fn new() -> Self {
         let opened = Instant::now();
-        let doing = Doing { quiet: Quiet::Idle(opened), next: 0, open: BTreeMap::new() };
+        let doing = ConnectionState { quiet: IdlePhase::Idle(opened), next: 0, open: BTreeMap::new() };
         Activity { opened, doing: Arc::new(Mutex::new(doing)), has_asked: Arc::default(), is_leaving: Arc::default() }
     }
 
-    fn doing(&self) -> MutexGuard<'_, Doing> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.doing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The head of a request is complete.
-    pub(super) fn answering(&self) -> Answering {
+    /// Opens a request, whose head is complete.
+    pub(super) fn answering(&self) -> RequestGuard {
         self.has_asked.store(true, Ordering::Relaxed);
-        let mut doing = self.doing();
+        let mut doing = self.state();
         let number = doing.next;
         doing.next += 1;
-        doing.open.insert(number, Move::default());
+        doing.open.insert(number, OpenRequest::default());
         drop(doing);
-        Answering { activity: self.clone(), number }
+        RequestGuard { activity: self.clone(), number }
     }
 
-    /// How many requests are open.
+    /// The number of open requests.
     pub(super) fn open(&self) -> usize {
-        self.doing().open.len()
+        self.state().open.len()
     }
 
     fn reads(&self) {
-        let mut doing = self.doing();
+        let mut doing = self.state();
         if doing.open.is_empty()
-            && let Quiet::Idle(_) = doing.quiet
+            && let IdlePhase::Idle(_) = doing.quiet
         {
-            doing.quiet = Quiet::Head(Instant::now());
+            doing.quiet = IdlePhase::Head(Instant::now());
         }
     }
 
-    /// From now on answers say that they are the last ones.
+    /// Makes the next response close the connection.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an answer should say that it is the last one.
+    /// Whether a response should close the connection.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether a request has been sent.
+    /// Whether the peer has sent a request.
     pub(super) fn has_asked(&self) -> bool {
         self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// When the connection was made.
+    /// The time at which the connection was opened.
     pub(super) fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// Whether the connection can be spared, and since when.
-    pub(super) fn spare(&self, now: Instant) -> Option<(Spare, Instant)> {
-        let doing = self.doing();
+    /// Why the connection can be closed to make room, and since when.
+    pub(super) fn spare(&self, now: Instant) -> Option<(EvictionReason, Instant)> {
+        let doing = self.state();
         if !doing.open.is_empty() {
             let waits = doing.waits_for_peer(now).filter(|waits| *waits >= SLOW);
-            return waits.map(|waits| (Spare::Slow, now.checked_sub(waits).unwrap_or(self.opened)));
+            return waits.map(|waits| (EvictionReason::Slow, now.checked_sub(waits).unwrap_or(self.opened)));
         }
         match doing.quiet {
-            _ if !self.has_asked() => Some((Spare::Silent, self.opened)),
-            Quiet::Idle(since) | Quiet::Head(since) => Some((Spare::Idle, since)),
+            _ if !self.has_asked() => Some((EvictionReason::Silent, self.opened)),
+            IdlePhase::Idle(since) | IdlePhase::Head(since) => Some((EvictionReason::Idle, since)),
         }
     }
 
-    /// Ends when the connection has been idle for `idle`, or when the first request, the head of another, or the peer in taking
-    /// an answer, has taken `patience`.
+    /// Resolves when the connection has been idle for `idle`, or when the first request, the head of another, or
+    /// reading a response, has taken `patience`.
     pub(super) async fn overdue(&self, idle: Duration, patience: Duration) {
         let step = (patience / 8).max(Duration::from_millis(10));
         loop {
             let end = {
-                let doing = self.doing();
+                let doing = self.state();
                 match doing.quiet {
                     _ if !doing.open.is_empty() => doing.unread_since().map(|since| since + patience),
                     _ if !self.has_asked() => Some(self.opened + patience),
-                    Quiet::Idle(since) => Some(since + idle),
-                    Quiet::Head(since) => Some(since + patience),
+                    IdlePhase::Idle(since) => Some(since + idle),
+                    IdlePhase::Head(since) => Some(since + patience),
                 }
             };
             match end.map(|end| end.saturating_duration_since(Instant::now())) {
@@ -241,11 +241,11 @@ impl Activity {
         }
     }
 
-    /// Ends when nothing is being answered that the peer still takes, `patience` from now at the earliest.
+    /// Resolves when the peer reads no more responses, after `patience` at the earliest.
     pub(super) async fn quiet(&self, patience: Duration) {
         loop {
             sleep(patience).await;
-            let doing = self.doing();
+            let doing = self.state();
             if doing.open.is_empty() || doing.unread_since().is_some_and(|since| since.elapsed() >= patience) {
                 return;
             }
@@ -253,21 +253,21 @@ impl Activity {
     }
 }
 
-/// A stream that tells when bytes of HTTP/1.1 arrive. HTTP/2 has frames besides requests, such as answers to pings, which
-/// do not count.
+/// A stream that notes when bytes of HTTP/1.1 arrive. HTTP/2 has frames besides requests, such as answers to pings,
+/// which do not count.
 #[derive(Debug)]
-pub(super) struct Watched<S> {
+pub(super) struct ObservedStream<S> {
     stream: S,
     activity: Option<Activity>,
 }
 
-impl<S> Watched<S> {
+impl<S> ObservedStream<S> {
     pub(super) fn new(stream: S, activity: &Activity, is_http2: bool) -> Self {
-        Watched { stream, activity: (!is_http2).then(|| activity.clone()) }
+        ObservedStream { stream, activity: (!is_http2).then(|| activity.clone()) }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -278,7 +278,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
@@ -391,14 +391,14 @@ mod tests {
             slow.waits_for_peer();
         }
         let spare = |activity: &Activity| activity.spare(Instant::now()).map(|(spare, _)| spare);
-        assert_eq!(spare(&activity), Some(Spare::Slow));
+        assert_eq!(spare(&activity), Some(EvictionReason::Slow));
         slow.waits_for_us();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(spare(&activity), None, "it waits for our memory");
         let young = activity.answering();
         young.waits_for_peer();
         slow.waits_for_peer();
-        assert_eq!(spare(&activity), Some(Spare::Slow));
+        assert_eq!(spare(&activity), Some(EvictionReason::Slow));
     }
 
     #[tokio::test(start_paused = true)]

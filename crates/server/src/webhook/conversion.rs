@@ -1,7 +1,7 @@
-//! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
+//! Answers ConversionReviews: converts objects from one version to another (CONV).
 //!
-//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and labels.
-//! The watches that fill the caches may need conversions themselves.
+//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and
+//! labels. The watches that fill the caches may need conversions themselves.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
-use super::body::{Bodies, Bounds};
-use super::limits::{Gone, patience};
-use super::refusal::{PANICKED, Refusal, refusal, request_of};
+use super::body::{Bodies, BodyLimits};
+use super::limits::{Disconnected, patience};
+use super::rejection::{PANICKED, Rejection, error_response, request_of};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use golang::json::{self, JsonSize};
@@ -36,9 +36,9 @@ use model::wire::conversion::{self, ConversionError, KindKey, KindVersions, exte
 use model::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 use schema::budget::Stop;
 
-/// Bounds of a request.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ConversionLimits {
     /// The largest body in bytes: a page of a list, 500 objects of 64 KiB.
     pub body: usize,
     /// How long a body may take to arrive.
@@ -55,35 +55,35 @@ pub struct Limits {
     pub held: usize,
 }
 
-impl Default for Limits {
+impl Default for ConversionLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
         let (time, patience) = (Duration::from_secs(10), Duration::from_secs(30));
-        Limits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
+        ConversionLimits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
     }
 }
 
-/// What is too large to be stored, and so is no object (kube-apiserver takes requests of 3 MiB).
+/// Maximum size of an object (kube-apiserver accepts requests of 3 MiB).
 const LARGEST: usize = 3 * 1024 * 1024;
 
-/// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
+/// Maximum content of the text of an object: in memory, a JSON object takes about 650 bytes, another value about 60.
 const MOST: JsonSize = JsonSize { objects: 50_000, values: 400_000 };
 
-/// Objects with more than this part of that are converted one at a time.
+/// Objects with more than this fraction of [`MOST`] are converted one at a time.
 const PART: usize = 10;
 
-/// How many kinds the objects of a review may refer to.
+/// Maximum number of kinds that the objects of a review refer to.
 const KINDS: usize = 64;
 
-/// How many failures a message names; it counts the others.
+/// Maximum number of failures that a message names; it counts the others.
 const NAMED: usize = 5;
 
-/// What converts objects.
+/// Converts objects.
 #[derive(Debug)]
 pub struct Converter {
     versions: ApiVersions,
-    limits: Limits,
+    limits: ConversionLimits,
     /// For bodies that are worked on blocking, for the others, and for large objects.
     turns: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
@@ -94,8 +94,8 @@ pub struct Converter {
 
 impl Converter {
     /// A converter that looks up API versions of referenced kinds in `versions`.
-    pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
-        let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
+    pub fn new(versions: ApiVersions, limits: ConversionLimits, metrics: Arc<Metrics>) -> Self {
+        let bounds = BodyLimits { body: limits.body, time: limits.time, held: limits.held };
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
         let [turns, in_flight] = [limits.blocking, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
         let (large, bodies) = (Semaphore::new(1), Bodies::new(bounds, waiting));
@@ -103,18 +103,18 @@ impl Converter {
     }
 }
 
-/// Says where conversions are answered, on a port where they are not.
+/// A router that names the port of conversions, for the ports that do not serve them.
 pub fn elsewhere() -> Router {
     let text = "conversions are answered at --conversion-addr: this port asks for a certificate of the caller, which \
                 kube-apiserver does not show for conversions";
-    Router::new().route(PATH, any(async move || refusal(StatusCode::NOT_FOUND, text)))
+    Router::new().route(PATH, any(async move || error_response(StatusCode::NOT_FOUND, text)))
 }
 
-/// The end point as a router, the only one of its port.
+/// The end point as the only router of its port.
 pub fn router_alone(converter: Arc<Converter>) -> Router {
     let unknown = async |method: Method, uri: Uri| {
         let text = format!("{method} {} is not served; send conversions to POST {PATH}", uri.path());
-        refusal(StatusCode::NOT_FOUND, &text)
+        error_response(StatusCode::NOT_FOUND, &text)
     };
     router(converter).fallback(unknown).method_not_allowed_fallback(unknown)
 }
@@ -125,7 +125,7 @@ pub fn router(converter: Arc<Converter>) -> Router {
     let answer = async |State(converter): State<Arc<Converter>>, request: HttpRequest| converter.answer(request).await;
     Router::new().route(PATH, post(answer)).with_state(converter).layer(CatchPanicLayer::custom(move |_| {
         metrics.panics.inc();
-        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+        error_response(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
     }))
 }
 
@@ -138,23 +138,23 @@ impl Converter {
                 let (code, reason) = refused.parts();
                 metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
                 info!(path = PATH, code = code.as_u16(), error = %refused, "Refused request");
-                refusal(code, &refused.to_string())
+                error_response(code, &refused.to_string())
             }
         }
     }
 
-    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Refusal> {
+    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Rejection> {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.patience);
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
         let is_small = body.len() <= self.limits.inline;
         let turns = if is_small { &self.in_flight } else { &self.turns };
         let turn = timeout_at(deadline, turns.clone().acquire_owned()).await;
-        let turn = turn.ok().and_then(Result::ok).ok_or(Refusal::Late)?;
+        let turn = turn.ok().and_then(Result::ok).ok_or(Rejection::Late)?;
         let answer = if is_small {
             timeout_at(deadline, self.convert(&body, &Stop::never())).await
         } else {
-            let (converter, runtime, gone) = (self.clone(), Handle::current(), Gone::default());
+            let (converter, runtime, gone) = (self.clone(), Handle::current(), Disconnected::default());
             let (is_gone, until) = (gone.0.clone(), deadline.into_std());
             let stop = Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
             let work = tokio::task::spawn_blocking(move || {
@@ -166,15 +166,15 @@ impl Converter {
             done.map(|done| {
                 done.unwrap_or_else(|_| {
                     self.metrics.panics.inc();
-                    Err(Refusal::Panicked)
+                    Err(Rejection::Panicked)
                 })
             })
         };
         self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
-        answer.unwrap_or(Err(Refusal::Unfinished))
+        answer.unwrap_or(Err(Rejection::Unfinished))
     }
 
-    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
+    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Rejection> {
         let request: ConversionRequest<'_> = request_of(body, [API_VERSION, KIND])?;
         let outcome = self.all(&request, stop).await?;
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
@@ -185,14 +185,14 @@ impl Converter {
         Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
     }
 
-    /// Every object of a request in the desired version, or what is wrong with which.
+    /// Every object of a request in the desired version, or the failures.
     async fn all(
         &self,
         request: &ConversionRequest<'_>,
         stop: &Stop,
-    ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
+    ) -> Result<Result<Vec<Box<RawValue>>, String>, Rejection> {
         let desired = &*request.desired_api_version;
-        let Some(to) = Target::of(desired) else {
+        let Some(to) = TargetVersion::from_api_version(desired) else {
             let known = format!(
                 "versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 and v1beta1, and those of {} \
                  v1alpha1 and v1beta2",
@@ -200,11 +200,11 @@ impl Converter {
             );
             return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
         };
-        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
+        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), ConversionFailures::default());
         let mut kinds = BTreeSet::new();
         for (i, object) in request.objects.iter().enumerate() {
             if stop.has_stopped() {
-                return Err(Refusal::Unfinished);
+                return Err(Rejection::Unfinished);
             }
             let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
             let labels = |outcome| metrics::Conversion { kind: kind.unwrap_or("other"), outcome };
@@ -218,14 +218,14 @@ impl Converter {
         Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
     }
 
-    /// An object in the desired version; its kind, if it is one that is converted.
+    /// An object in the desired version; its kind, if that kind is converted.
     async fn one(
         &self,
         text: &str,
-        to: Target<'_>,
+        to: TargetVersion<'_>,
         kinds: &mut BTreeSet<KindKey>,
     ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
-        let extent = Extent::of(text);
+        let extent = TextExtent::from_text(text);
         if let Some(reason) = extent.excess() {
             return (None, Err(format!("{}: {reason}", identity(text))));
         }
@@ -235,7 +235,7 @@ impl Converter {
             Err(error) => return (None, Err(error.to_string())),
         };
         let what = describe(&object);
-        let conversion = match Conversion::of(&object, to) {
+        let conversion = match Conversion::for_object(&object, to) {
             Ok(conversion) => conversion,
             Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
         };
@@ -254,34 +254,37 @@ impl Converter {
     }
 }
 
-/// The version in which objects are wanted.
+/// The desired version of a request.
 #[derive(Clone, Copy, Debug)]
-enum Target<'a> {
+enum TargetVersion<'a> {
     ClusterApi(WireVersion),
     Embedded(EmbeddedVersion),
     ExtensionConfig(&'a str),
 }
 
-impl<'a> Target<'a> {
-    fn of(api_version: &'a str) -> Option<Self> {
-        let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
+impl<'a> TargetVersion<'a> {
+    fn from_api_version(api_version: &'a str) -> Option<Self> {
+        let embedded = || EmbeddedVersion::from_api_version(api_version).map(TargetVersion::Embedded);
         let of_extensions =
-            || extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
-        WireVersion::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
+            || extension_config::is_version(api_version).then_some(TargetVersion::ExtensionConfig(api_version));
+        WireVersion::from_api_version(api_version)
+            .map(TargetVersion::ClusterApi)
+            .or_else(embedded)
+            .or_else(of_extensions)
     }
 }
 
-impl fmt::Display for Target<'_> {
+impl fmt::Display for TargetVersion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::ClusterApi(version) => version.fmt(f),
-            Target::Embedded(version) => version.fmt(f),
-            Target::ExtensionConfig(version) => f.write_str(version),
+            TargetVersion::ClusterApi(version) => version.fmt(f),
+            TargetVersion::Embedded(version) => version.fmt(f),
+            TargetVersion::ExtensionConfig(version) => f.write_str(version),
         }
     }
 }
 
-/// What becomes of one object.
+/// How one object is converted.
 #[derive(Clone, Copy, Debug)]
 enum Conversion<'a> {
     ClusterApi(Kind, WireVersion),
@@ -290,16 +293,16 @@ enum Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// The conversion of an object, or which kinds have one.
-    fn of(object: &Value, to: Target<'a>) -> Result<Self, String> {
+    /// The conversion of an object. The error names the kinds that have one.
+    fn for_object(object: &Value, to: TargetVersion<'a>) -> Result<Self, String> {
         match to {
-            Target::ClusterApi(version) => kind_of(object)
+            TargetVersion::ClusterApi(version) => kind_of(object)
                 .map(|kind| Conversion::ClusterApi(kind, version))
                 .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
-            Target::Embedded(version) => EmbeddedKind::for_object(object)
+            TargetVersion::Embedded(version) => EmbeddedKind::for_object(object)
                 .map(|kind| Conversion::Embedded(kind, version))
                 .ok_or_else(|| "kinds of the embedded provider".to_owned()),
-            Target::ExtensionConfig(version) => match object["apiVersion"].as_str() {
+            TargetVersion::ExtensionConfig(version) => match object["apiVersion"].as_str() {
                 Some(from) if extension_config::is_version(from) => Ok(Conversion::ExtensionConfig(version)),
                 _ => Err(format!("ExtensionConfigs of {}", extension_config::GROUP)),
             },
@@ -331,14 +334,14 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// What is wrong with the objects of a review: some of it, and how much there is.
+/// The first failures of the objects of a review, and the number of all.
 #[derive(Debug, Default)]
-struct Failures {
+struct ConversionFailures {
     named: Vec<String>,
     count: usize,
 }
 
-impl Failures {
+impl ConversionFailures {
     fn add(&mut self, index: usize, reason: &str) {
         self.count += 1;
         if self.named.len() < NAMED {
@@ -347,7 +350,7 @@ impl Failures {
     }
 }
 
-impl fmt::Display for Failures {
+impl fmt::Display for ConversionFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.named.join("; "))?;
         match self.count - self.named.len() {
@@ -357,28 +360,28 @@ impl fmt::Display for Failures {
     }
 }
 
-/// How much the text of an object holds, counted before it is decoded.
+/// The content of the text of an object, counted before it is decoded.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct TextExtent {
     bytes: usize,
     size: JsonSize,
 }
 
-impl Extent {
-    fn of(text: &str) -> Extent {
+impl TextExtent {
+    fn from_text(text: &str) -> TextExtent {
         let bytes = text.len();
         // A byte is one value at most, and what is too large needs no count.
         let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
-        Extent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
+        TextExtent { bytes, size: if is_clear { JsonSize::default() } else { JsonSize::measure(text) } }
     }
 
     fn is_large(self) -> bool {
         self.size.exceeds(JsonSize { objects: MOST.objects / PART, values: MOST.values / PART })
     }
 
-    /// Why it is not decoded.
+    /// Why the text is not decoded.
     fn excess(self) -> Option<String> {
-        let Extent { bytes, size: JsonSize { objects, values } } = self;
+        let TextExtent { bytes, size: JsonSize { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
         match () {
             () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
@@ -393,23 +396,23 @@ impl Extent {
 fn identity(text: &str) -> String {
     #[derive(Default, serde::Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Identity<'a> {
+    struct IdentityFields<'a> {
         #[serde(borrow)]
         api_version: Cow<'a, str>,
         #[serde(borrow)]
         kind: Cow<'a, str>,
         #[serde(borrow)]
-        metadata: Named<'a>,
+        metadata: NamedMetadata<'a>,
     }
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
-    struct Named<'a> {
+    struct NamedMetadata<'a> {
         #[serde(borrow)]
         namespace: Cow<'a, str>,
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
-    let Identity { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
+    let IdentityFields { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
     described(&kind, &metadata.namespace, &metadata.name, &api_version)
 }
 
@@ -420,7 +423,7 @@ fn described(kind: &str, namespace: &str, name: &str, version: &str) -> String {
     format!("{} {}/{} ({})", short(kind), short(namespace), short(name), short(version))
 }
 
-/// The kind of an object, if it is one of ours in a version that we know.
+/// The kind of an object of Cluster API in a known version.
 fn kind_of(object: &Value) -> Option<Kind> {
     WireVersion::from_api_version(object["apiVersion"].as_str()?)?;
     Kind::from_name(object["kind"].as_str()?)

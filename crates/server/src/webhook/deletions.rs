@@ -1,48 +1,46 @@
-//! Deletions of what a topology has made (DEC-56): they wait for the hooks of the Cluster.
+//! Deletions of the objects of a topology (DEC-56): they wait for the hooks of the Cluster.
 //!
-//! A hold keeps Cluster API's core from deleting. The garbage collector does not look at it when a Cluster is deleted in the
-//! foreground. So it is answered that the object cannot be deleted yet, and asks again. Nothing is written here.
+//! A hold keeps Cluster API's core from deleting. The garbage collector ignores it when a Cluster is deleted in the
+//! foreground. So its request is denied, and it tries again later. Nothing is written here.
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
 use super::holds::Holds;
-use super::limits::{LAST_ROUND, patience};
-use super::refusal::{Refusal, request_of};
-use super::review::Handler;
+use super::limits::LAST_ROUND;
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
+use super::review::ReviewHandler;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::describe;
 use crate::telemetry::metrics;
 use golang::json;
 use model::hub::{Cluster, ContractRef, GROUP, Kind, Metadata, ObjectKey, annotation, label};
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusDetails};
 use model::wire::{Decode, WireVersion};
 use model::world::Scope;
 
-/// Where deletions of managed objects are reviewed.
+/// The path of reviews of deletions of managed objects.
 pub const PATH: &str = "/validate-deletions";
 /// The kind of these reviews in metrics.
 const METRIC: &str = "ManagedObject";
 
 /// Why a deletion is denied.
 #[derive(Debug, PartialEq, Eq)]
-enum Denial {
+enum DeletionDenial {
     /// The Cluster waits for its hooks.
     Waits(ObjectKey),
     /// The Cluster cannot be read.
     Unknown(String),
 }
 
-impl Denial {
+impl DeletionDenial {
     fn parts(&self) -> (u16, &'static str, &'static str, String) {
         match self {
-            Denial::Waits(cluster) => (
+            DeletionDenial::Waits(cluster) => (
                 403,
                 "Forbidden",
                 "forbidden",
@@ -51,30 +49,36 @@ impl Denial {
                  deletion of its objects; try again"
                 ),
             ),
-            Denial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),
+            DeletionDenial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),
         }
     }
 }
 
-impl Handler {
-    pub(super) async fn answer_deletion(self: Arc<Self>, request: Request) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_deletion(request, deadline).await;
-        self.response(PATH, answer)
+/// Reviews of deletions of managed objects.
+#[derive(Clone, Copy)]
+pub(super) struct DeletionReview;
+
+impl PlainReview for DeletionReview {
+    fn path(self) -> &'static str {
+        PATH
     }
 
-    async fn review_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let denial = match &self.holds {
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        _: &Bytes,
+        deadline: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let denial = match &handler.holds {
             Some(holds) if review.operation == "DELETE" => {
-                holds.denial(&review, self.gatherer.cache().facts().scope(), deadline).await
+                holds.denial(review, handler.gatherer.cache().facts().scope(), deadline).await
             }
             _ => None,
         };
         let outcome = denial.as_ref().map_or("allowed", |denial| denial.parts().2);
         let labels = metrics::Review { kind: METRIC, operation: "DELETE", outcome };
-        self.metrics.admission_requests.get_or_create(&labels).inc();
+        handler.metrics.admission_requests.get_or_create(&labels).inc();
         info!(
             kind = &*review.kind.kind,
             namespace = review.namespace.as_deref(),
@@ -84,22 +88,23 @@ impl Handler {
             allowed = denial.is_none(),
             "Answered admission request for a managed object"
         );
-        Ok(serde_json::to_vec(&response(denial, &review).into_review())?)
+        Ok(response(denial, review))
     }
 }
 
 impl Holds {
-    /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage collector may have seen
-    /// its deletion before our watch.
-    async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<Denial> {
+    /// Why an object of a topology cannot be deleted yet. The Cluster is read from the API server: the garbage
+    /// collector may have seen its deletion before our watch.
+    async fn denial(&self, review: &AdmissionRequest<'_>, scope: &Scope, deadline: Instant) -> Option<DeletionDenial> {
         let deadline = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
-        let object: Managed = json::decode(review.old_object?.get()).ok()?;
+        let object: TopologyObject = json::decode(review.old_object?.get()).ok()?;
         object.metadata.labels.get(label::OWNED)?;
         let cluster = ObjectKey::new(&object.metadata.namespace, object.metadata.labels.get(label::CLUSTER_NAME)?);
         if !self.hooks().may_block(&cluster.namespace, deadline).await {
             return None;
         }
-        let unknown = |reason: String| Denial::Unknown(format!("the Cluster {cluster} cannot be read: {reason}"));
+        let unknown =
+            |reason: String| DeletionDenial::Unknown(format!("the Cluster {cluster} cannot be read: {reason}"));
         let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
         // A label that is no name of a Cluster belongs to none.
         let one = resource.one::<DynamicObject>(self.client(), &cluster).ok()?;
@@ -111,24 +116,24 @@ impl Holds {
         let text = serde_json::to_string(&found).ok()?;
         let found = match Cluster::decode(WireVersion::V1Beta2, &text) {
             Ok(cluster) => cluster,
-            // It can be deleted with all that it has, and no hook is called (DEC-103).
+            // It can be deleted with all its objects, and no hook is called (DEC-103).
             Err(reason) => {
                 self.log_unreadable(&found.metadata, &reason);
                 return None;
             }
         };
         let waits = scope.has(&found.metadata) && waits(&found) && is_part(&found, review, &object.metadata);
-        waits.then_some(Denial::Waits(cluster))
+        waits.then_some(DeletionDenial::Waits(cluster))
     }
 }
 
-/// The part of a managed object that is read.
+/// The fields of a managed object that are read.
 #[derive(Deserialize)]
-struct Managed {
+struct TopologyObject {
     metadata: Metadata,
 }
 
-/// Whether the objects of a Cluster have to stay until its hooks have passed.
+/// Whether the objects of a Cluster wait for its hooks.
 fn waits(cluster: &Cluster) -> bool {
     let has = |name| cluster.annotation(name).is_some();
     cluster.metadata.is_being_deleted()
@@ -137,7 +142,7 @@ fn waits(cluster: &Cluster) -> bool {
         && !has(annotation::SKIP_DELETE_HOOKS)
 }
 
-/// Whether an object is one of those that go first: workers, the control plane and the infrastructure of the Cluster.
+/// Whether an object is deleted first: a worker, the control plane or the infrastructure of the Cluster.
 fn is_part(cluster: &Cluster, review: &AdmissionRequest<'_>, object: &Metadata) -> bool {
     let (group, kind) = (&*review.kind.group, &*review.kind.kind);
     let is = |reference: &ContractRef| {
@@ -147,7 +152,7 @@ fn is_part(cluster: &Cluster, review: &AdmissionRequest<'_>, object: &Metadata) 
     is_worker || is(&cluster.spec.control_plane_ref) || is(&cluster.spec.infrastructure_ref)
 }
 
-fn response<'a>(denial: Option<Denial>, review: &'a AdmissionRequest<'_>) -> AdmissionResponse<'a> {
+fn response<'a>(denial: Option<DeletionDenial>, review: &'a AdmissionRequest<'_>) -> AdmissionResponse<'a> {
     let mut response =
         AdmissionResponse { uid: &review.uid, allowed: denial.is_none(), ..AdmissionResponse::default() };
     if let Some(denial) = denial {

@@ -2,10 +2,7 @@
 //!
 //! The entries for them are a component (`manifests/components/extensions`).
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::value::RawValue;
@@ -13,21 +10,19 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::limits::patience;
-use super::refusal::{Refusal, request_of};
-use super::review::{Handler, operation_label};
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
+use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::{Enforce, Oversize, Phase};
 use engine::extensions::ExtensionConfig;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
 use golang::json;
 use model::hub::Object;
-use model::wire::review::{
-    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusCause, StatusDetails,
-};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use schema::field::RuleId;
 
-/// Where ExtensionConfigs are reviewed. The versions have the same spec, and the review says which one it is about.
+/// The paths of reviews of ExtensionConfigs. The versions have the same spec, and the review names its version.
 pub const END_POINTS: [(Phase, &str, &str); 4] = [
     (Phase::Default, "v1beta2", "/mutate-runtime-cluster-x-k8s-io-v1beta2-extensionconfig"),
     (Phase::Default, "v1alpha1", "/mutate-runtime-cluster-x-k8s-io-v1alpha1-extensionconfig"),
@@ -35,48 +30,48 @@ pub const END_POINTS: [(Phase, &str, &str); 4] = [
     (Phase::Validate, "v1alpha1", "/validate-runtime-cluster-x-k8s-io-v1alpha1-extensionconfig"),
 ];
 
-/// Why a write is denied.
+/// The denial of a write.
 #[derive(Debug, PartialEq, Eq)]
-struct Denial {
+struct ConfigDenial {
     rule: RuleId,
     code: u16,
     reason: &'static str,
-    /// As metrics have it.
+    /// The metric label.
     outcome: &'static str,
     message: String,
     /// Path and problem of an invalid field: kubectl shows causes instead of the message.
     cause: Option<(String, String)>,
 }
 
-impl Handler {
-    pub(super) async fn answer_extension_config(
-        self: Arc<Self>,
-        (phase, path): (Phase, &'static str),
-        request: Request,
-    ) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_extension_config(phase, request, deadline).await;
-        self.response(path, answer)
+/// Reviews of ExtensionConfigs.
+#[derive(Clone, Copy)]
+pub(super) struct ExtensionConfigReview {
+    pub phase: Phase,
+    pub path: &'static str,
+}
+
+impl PlainReview for ExtensionConfigReview {
+    fn path(self) -> &'static str {
+        self.path
     }
 
-    async fn review_extension_config(
-        &self,
-        phase: Phase,
-        request: Request,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Refusal> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let judged = judge(phase, &review, self.settings.gates.runtime_sdk);
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        _: &Bytes,
+        _: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let judged = judge(self.phase, review, handler.settings.gates.runtime_sdk);
         let denial = judged.as_ref().err();
-        let labels = |outcome| metrics::Review { kind: CONFIG_KIND, operation: operation_label(&review), outcome };
-        let is_allowed = denial.is_none() || self.settings.enforce == Enforce::Warn;
+        let labels = |outcome| metrics::Review { kind: CONFIG_KIND, operation: operation_label(review), outcome };
+        let is_allowed = denial.is_none() || handler.settings.enforce == Enforce::Warn;
         let outcome = denial.map_or("allowed", |denial| denial.outcome);
-        self.metrics.admission_requests.get_or_create(&labels(if is_allowed { "allowed" } else { outcome })).inc();
+        handler.metrics.admission_requests.get_or_create(&labels(if is_allowed { "allowed" } else { outcome })).inc();
         if let Some(denial) = denial {
-            self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule: denial.rule }).inc();
+            handler.metrics.rule_rejections.get_or_create(&metrics::Rule { rule: denial.rule }).inc();
             if is_allowed {
-                self.metrics.would_be_denials.get_or_create(&labels(denial.outcome)).inc();
+                handler.metrics.would_be_denials.get_or_create(&labels(denial.outcome)).inc();
             }
         }
         info!(
@@ -88,14 +83,14 @@ impl Handler {
             rule = denial.map(|denial| denial.rule),
             "Answered admission request"
         );
-        Ok(serde_json::to_vec(&response(judged, &review, self.settings.enforce)?.into_review())?)
+        Ok(response(judged, review, handler.settings.enforce)?)
     }
 }
 
-/// The defaults of an ExtensionConfig, or that it is valid, which is an empty patch.
-fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
+/// The patch with the defaults of an ExtensionConfig; empty for a valid one in the validating phase.
+fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
     let undecodable = |message: String| {
-        Box::new(Denial {
+        Box::new(ConfigDenial {
             rule: "ADM-003",
             code: 400,
             reason: "BadRequest",
@@ -138,7 +133,7 @@ fn is_merely_released(object: &Object, review: &AdmissionRequest<'_>) -> bool {
     object.is_being_deleted() && old.and_then(spec).is_some_and(|before| before.as_ref() == object.at("spec"))
 }
 
-/// An absent selector selects all namespaces, and a service has a port (RH-2.4).
+/// The defaults: an absent selector selects all namespaces, and a service has a port (RH-2.4).
 fn defaults(object: &Object) -> Patch {
     let mut added = Vec::new();
     let mut add = |path: &[&str], value: Value| {
@@ -155,17 +150,17 @@ fn defaults(object: &Object) -> Patch {
     Patch(added)
 }
 
-/// A field is wrong: kubectl shows the cause instead of the message.
-fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<Denial>> {
+/// The denial of a wrong field; kubectl shows its cause instead of the message.
+fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<ConfigDenial>> {
     let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {path}: {problem}");
     let cause = Some((path.to_owned(), problem));
-    Err(Box::new(Denial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
+    Err(Box::new(ConfigDenial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
 }
 
-/// The extension can be called, if extensions are called at all (RH-1.3, RH-2.5).
-fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<Denial>> {
+/// Checks that the extension can be called, and that extensions are called at all (RH-1.3, RH-2.5).
+fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<ConfigDenial>> {
     if !runtime_sdk {
-        return Err(Box::new(Denial {
+        return Err(Box::new(ConfigDenial {
             rule: "RH-1.3",
             code: 403,
             reason: "Forbidden",
@@ -195,7 +190,7 @@ fn cause((field, message): (String, String)) -> StatusCause {
 }
 
 fn response<'a>(
-    judged: Result<Patch, Box<Denial>>,
+    judged: Result<Patch, Box<ConfigDenial>>,
     review: &'a AdmissionRequest<'_>,
     enforce: Enforce,
 ) -> Result<AdmissionResponse<'a>, serde_json::Error> {
@@ -229,7 +224,7 @@ mod tests {
             "spec": spec})
     }
 
-    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
+    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
         let text = json!({"uid": "u", "kind": {"group": CONFIG_GROUP, "version": "v1alpha1", "kind": CONFIG_KIND}, "name": "lab",
             "operation": operation, "object": object, "oldObject": object})
         .to_string();

@@ -6,7 +6,8 @@
 //! UPDATE of one that is being deleted ─► the hold is missing ─► it is part of the patch
 //! ```
 //!
-//! This is the only write of a review. It needs no leader: every replica writes the same, and a second write changes nothing.
+//! This is the only write of a review. It needs no leader: all replicas write the same, and a second write changes
+//! nothing.
 
 use std::fmt;
 use std::num::NonZero;
@@ -31,12 +32,13 @@ use model::hub::{Cluster, DeletionHold, GROUP, Kind, Metadata, ObjectKey, annota
 use model::wire::review::AdmissionRequest;
 use model::wire::{Decode, WireVersion};
 
-/// How often a hold is written again after a conflict: controllers write the status of a Cluster at any time.
+/// Maximum number of attempts to write a hold. Controllers write the status of a Cluster at any time, so there are
+/// conflicts.
 const ATTEMPTS: usize = 8;
-/// How much earlier than the review the write ends, so that there is time to answer.
+/// Time between the end of the write and the deadline of the review.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// Why a deletion is refused.
+/// Why a deletion is denied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HoldError {
     #[error("cannot hold the deletion until the hooks BeforeClusterDelete have passed: {0}")]
@@ -49,7 +51,7 @@ pub(super) enum HoldError {
     Conflicts,
 }
 
-/// How many unreadable Clusters are remembered; they are logged once each.
+/// Capacity of the cache of logged unreadable Clusters; each is logged once.
 const LOGGED: NonZero<usize> = NonZero::new(1024).expect("it is not zero");
 
 /// Writes holds.
@@ -67,7 +69,7 @@ impl fmt::Debug for Holds {
 }
 
 impl Holds {
-    /// Holds what `hooks` may block.
+    /// Holds the Clusters whose deletion `hooks` may block.
     pub fn new(client: kube::Client, hooks: Arc<DeletionHooks>) -> Self {
         Holds { client, hooks, logged: Mutex::new(LruCache::new(LOGGED)) }
     }
@@ -97,7 +99,7 @@ impl Holds {
         &self.hooks
     }
 
-    /// Holds a Cluster whose deletion is reviewed, unless nothing has to be waited for.
+    /// Holds a Cluster whose deletion is reviewed, if a hook may block it.
     ///
     /// # Errors
     /// When the hold cannot be written.
@@ -110,8 +112,8 @@ impl Holds {
         timeout_at(deadline, self.write(&reviewed.metadata)).await.map_err(|_| HoldError::Late)?
     }
 
-    /// Writes the hold onto the Cluster as it is stored. A Cluster that is gone, or another one of the name, is not ours to hold:
-    /// kube-apiserver reviews that one.
+    /// Writes the hold into the stored Cluster, unless that is gone or has another uid: kube-apiserver reviews another
+    /// Cluster of the same name separately.
     async fn write(&self, reviewed: &Metadata) -> Result<(), HoldError> {
         let key = reviewed.key();
         let failed = |error: &kube::Error| HoldError::Failed(describe(error));
@@ -150,7 +152,7 @@ impl Holds {
         Err(HoldError::Conflicts)
     }
 
-    /// The operations that give a Cluster that is being deleted the hold that an update took from it.
+    /// The operations that restore the hold of a Cluster that is being deleted, after an update removed it.
     pub(super) async fn restored(&self, review: &AdmissionRequest<'_>, deadline: Instant) -> Vec<PatchOperation> {
         let Some((cluster, has_annotations)) = leaving(review) else { return Vec::new() };
         let is_wanted = cluster.topology().is_some() && lacks_hold(&cluster.metadata);
@@ -165,8 +167,8 @@ impl Holds {
     }
 }
 
-/// The new side of an update of a Cluster that is being deleted, with the uid of the stored one, and whether it has annotations. A client
-/// that replaces an object sends neither uid nor deletion timestamp.
+/// The new side of an update of a Cluster that is being deleted, with the uid of the stored one, and whether it has
+/// annotations. A client that replaces an object sends neither uid nor deletion timestamp.
 fn leaving(review: &AdmissionRequest<'_>) -> Option<(Cluster, bool)> {
     let (old, new) = (review.old_object?, review.object?);
     if !old.get().contains("deletionTimestamp") {

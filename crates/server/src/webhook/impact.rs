@@ -1,6 +1,6 @@
-//! The impact of an allowed edit, computed in little time and on threads of its own: it does not delay the reviews of others, and
-//! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53). A ceiling counts all machines of Clusters that cannot
-//! be computed (DEC-59).
+//! The impact of an allowed edit, computed in little time and on dedicated threads: it does not delay other reviews. It
+//! denies an edit only if the user has set a ceiling (DEC-42, DEC-53). A ceiling counts all machines of Clusters that
+//! cannot be computed (DEC-59).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZero;
@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::announced::{Announcement, Announcer};
-use super::limits::{Gone, LAST_ROUND, Limits};
-use super::turns::{Owner, Turn, Turns};
+use super::fair_queue::{FairQueue, QueuePermit, Requester};
+use super::impact_events::{ImpactEvent, ImpactEventWriter};
+use super::limits::{Disconnected, LAST_ROUND, ReviewLimits};
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
@@ -32,7 +32,7 @@ use model::world::{Answer, Facts, Found, Need};
 use schema::budget::{MemoryPool, Stop};
 use schema::field::{FieldError, Warning, shortened};
 
-/// How many edits are remembered, so that none is counted twice.
+/// Number of remembered edits, so that none is counted twice.
 const LATEST: usize = 256;
 
 /// Computes impacts, a few at a time.
@@ -47,15 +47,15 @@ pub(super) struct Assessor {
     max_replaced_machines: Option<u32>,
     unknown: UnknownImpact,
     /// Shared fairly by users, and for each user by namespaces.
-    threads: Turns<String>,
+    threads: FairQueue<String>,
     /// The latest edits that were counted.
     latest: Mutex<VecDeque<EditId>>,
     metrics: Arc<Metrics>,
     /// Writes events on classes, where there is an API server.
-    announcer: Option<Arc<Announcer>>,
+    announcer: Option<Arc<ImpactEventWriter>>,
 }
 
-/// What a review says of the machines that an edit replaces or removes.
+/// The assessment of the machines that an edit replaces or removes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Assessment {
     pub warnings: Vec<Warning>,
@@ -64,14 +64,14 @@ pub(super) struct Assessment {
     /// Why the edit is denied.
     pub denial: Option<FieldError>,
     /// For the edited class, once it is stored.
-    event: Option<Announcement>,
+    event: Option<ImpactEvent>,
     machines: ImpactCounts,
     id: EditId,
 }
 
 /// Why there is no impact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum Unknown {
+enum ImpactError {
     #[error("other edits are being computed; try again, or run topologist plan")]
     Busy,
     #[error("the time was over before one Cluster was computed; run topologist plan")]
@@ -82,8 +82,8 @@ enum Unknown {
     Panicked,
 }
 
-/// An edit that may do something to machines, with all that is read for it.
-struct Prepared {
+/// An edit that may affect machines, with the facts for its impact.
+struct PreparedEdit {
     edit: Edit,
     case: ImpactInputs,
     ceiling: Option<Ceiling>,
@@ -91,8 +91,8 @@ struct Prepared {
     warnings: Vec<Warning>,
 }
 
-/// What is known of an edit.
-struct Assessed {
+/// The results for an edit.
+struct AssessedEdit {
     id: EditId,
     impact: Impact,
     checks: Checks,
@@ -109,7 +109,7 @@ impl Assessment {
 }
 
 impl Assessor {
-    pub(super) fn new(settings: &AdmissionSettings, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(settings: &AdmissionSettings, limits: &ReviewLimits, metrics: Arc<Metrics>) -> Self {
         let limit = SizeLimit::for_text(settings.computation_limit);
         let breaking = breaking(settings.dependents);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -121,7 +121,7 @@ impl Assessor {
             time: limits.impact,
             max_replaced_machines: limits.max_replaced_machines,
             unknown: limits.unknown_impact,
-            threads: Turns::new((cores / 2).max(1), limits.aside_queue, waiting),
+            threads: FairQueue::new((cores / 2).max(1), limits.aside_queue, waiting),
             latest: Mutex::default(),
             metrics,
             announcer: None,
@@ -137,11 +137,11 @@ impl Assessor {
 
     /// The same, with events on the classes whose edits are stored.
     #[must_use]
-    pub(super) fn with_events(self, announcer: Announcer) -> Self {
+    pub(super) fn with_events(self, announcer: ImpactEventWriter) -> Self {
         Assessor { announcer: Some(Arc::new(announcer)), ..self }
     }
 
-    /// The verdict on an edit, with what it does to machines.
+    /// The verdict on an edit, with its effect on machines.
     pub(super) async fn judge(
         &self,
         mut verdict: Verdict,
@@ -174,7 +174,7 @@ impl Assessor {
         let counts = self.count(&assessment, verdict.kind.name(), is_dry_run);
         let Assessment { warnings, summary, denial, event, .. } = assessment;
         if let (Some(class), Some(event), Some(announcer), true) = (class, event, &self.announcer, counts) {
-            announcer.announce(class, event);
+            announcer.write_when_stored(class, event);
         }
         verdict.warnings.extend(warnings);
         verdict.impact = summary;
@@ -184,8 +184,8 @@ impl Assessor {
         verdict
     }
 
-    /// Whether an edit makes topologies too large (DEC-58). What is not known, or not in time, weighs nothing: the controllers compute
-    /// nothing that is too large either.
+    /// Whether an edit makes topologies too large (DEC-58). Unknown and late facts do not deny an edit: the controllers
+    /// do not compute oversized topologies either.
     pub(super) async fn sized(
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
@@ -205,12 +205,12 @@ impl Assessor {
         timeout_at(ends, tokio::task::spawn_blocking(judge)).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// What an edit does to machines; `decode` is called on a thread for such work.
+    /// The effect of an edit on machines; `decode` is called on a blocking thread.
     pub(super) async fn assess(
         &self,
         decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
+        (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Assessment {
         if self.time.is_zero() {
             return Assessment::default();
@@ -223,11 +223,11 @@ impl Assessor {
         self.note(&outcome, started);
         match outcome {
             Ok(None) => Assessment::default(),
-            Ok(Some(Assessed { id, impact, checks, denial, warnings })) => Assessment {
+            Ok(Some(AssessedEdit { id, impact, checks, denial, warnings })) => Assessment {
                 warnings: with_refusals([impact.warnings(), warnings].concat(), &checks),
                 summary: impact.summary(),
                 denial,
-                event: Announcement::of(&impact),
+                event: ImpactEvent::from_impact(&impact),
                 machines: impact.machines,
                 id,
             },
@@ -238,15 +238,15 @@ impl Assessor {
         }
     }
 
-    /// What a ceiling says of an edit whose impact is not known: all machines of its Clusters may go (DEC-59). `None` without a
-    /// ceiling, and for an edit that cannot be decoded.
+    /// The verdict of a ceiling on an edit with unknown impact: all machines of its Clusters count (DEC-59). `None`
+    /// without a ceiling, and for an edit that cannot be decoded.
     async fn bounded(
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        unknown: &Unknown,
+        unknown: &ImpactError,
         deadline: Instant,
-    ) -> Option<Option<Assessed>> {
+    ) -> Option<Option<AssessedEdit>> {
         let facts = gatherer.cache().facts();
         if !Ceiling::is_set(&facts, self.max_replaced_machines) {
             return None;
@@ -258,10 +258,10 @@ impl Assessor {
         let impact = Impact::unknown(edit.subject(), (extent.clusters(), machines), unknown.to_string());
         let ceiling = Ceiling::for_edit(&edit, &extent, &facts, self.max_replaced_machines)?;
         let denial = ceiling.with_unknown(self.unknown).denies(&edit, &impact);
-        Some(Some(Assessed { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
+        Some(Some(AssessedEdit { id: edit.id(), impact, checks: Checks::default(), denial, warnings: Vec::new() }))
     }
 
-    fn note(&self, outcome: &Result<Option<Assessed>, Unknown>, started: Instant) {
+    fn note(&self, outcome: &Result<Option<AssessedEdit>, ImpactError>, started: Instant) {
         let outcome = match outcome {
             Ok(None) => return,
             Ok(Some(assessed)) if assessed.denial.is_some() => "held",
@@ -277,8 +277,8 @@ impl Assessor {
         self.metrics.impact_duration.observe(started.elapsed().as_secs_f64());
     }
 
-    /// Counts an edit that is denied, or the machines that go with an edit that is stored. Returns whether the edit counts: one that
-    /// the API server repeats after a conflict counts once.
+    /// Counts a denied edit, or the machines that a stored edit replaces or removes. Returns whether the edit counts:
+    /// one that the API server repeats after a conflict counts once.
     pub(super) fn count(&self, assessment: &Assessment, kind: &'static str, is_dry_run: bool) -> bool {
         if assessment.denial.is_some() {
             self.metrics.held_edits.get_or_create(&metrics::Kind { kind }).inc();
@@ -295,7 +295,7 @@ impl Assessor {
         true
     }
 
-    /// Whether an edit is none of the latest ones, of which it is one from now on.
+    /// Whether an edit is not among the latest ones. Adds it to them.
     fn is_new(&self, id: &EditId) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = !latest.contains(id);
@@ -310,34 +310,34 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
-    ) -> Result<Option<Assessed>, Unknown> {
+        (owner, deadline): (Requester<'_, String>, Instant),
+    ) -> Result<Option<AssessedEdit>, ImpactError> {
         let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let soon = (Instant::now() + self.time).min(last);
         // A number that may decide is worth more time.
         let by = if Ceiling::is_set(&gatherer.cache().facts(), self.max_replaced_machines) { last } else { soon };
-        let turn = Arc::new(self.threads.turn(owner, by).await.map_err(|_| Unknown::Busy)?);
+        let turn = Arc::new(self.threads.acquire(owner, by).await.map_err(|_| ImpactError::Busy)?);
         let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
         let ends = if prepared.ceiling.is_some() { last } else { soon };
         let prepared = Arc::new(prepared);
         let (impact, checks) = self.compared(&prepared, turn, ends).await?;
         if impact.compared == 0 {
-            return Err(Unknown::Late);
+            return Err(ImpactError::Late);
         }
         let ceiling = prepared.ceiling.clone().map(|ceiling| ceiling.with_unknown(self.unknown));
         let held = || ceiling.and_then(|ceiling| ceiling.denies(&prepared.edit, &impact));
         let denial = endless(&prepared.edit, impact.endless).or_else(held);
         let warnings = prepared.warnings.clone();
-        Ok(Some(Assessed { id: prepared.edit.id(), impact, checks, denial, warnings }))
+        Ok(Some(AssessedEdit { id: prepared.edit.id(), impact, checks, denial, warnings }))
     }
 
-    /// What is wrong with the objects of a new Cluster, as far as templates and schemas are known and there is time. Without
-    /// templates it costs next to nothing.
+    /// The problems of the objects of a new Cluster, as far as templates and schemas are known and there is time.
+    /// Without templates it costs next to nothing.
     async fn inspected(
         &self,
         edit: Edit,
         gatherer: &Gatherer,
-        (owner, deadline): (Owner<'_, String>, Instant),
+        (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Option<Inspection> {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
@@ -346,7 +346,7 @@ impl Assessor {
             return None;
         }
         let schemas = known.schemas(&kinds);
-        let turn = self.threads.turn(owner, ends).await.ok()?;
+        let turn = self.threads.acquire(owner, ends).await.ok()?;
         let (options, memory) = (self.options, self.memory.clone());
         let (_gone, stop) = stop_at(ends);
         let inspect = move || {
@@ -361,26 +361,26 @@ impl Assessor {
         &self,
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
-        turn: &Arc<Turn<String>>,
+        turn: &Arc<QueuePermit<String>>,
         ends: Instant,
-    ) -> Result<Option<Prepared>, Unknown> {
+    ) -> Result<Option<PreparedEdit>, ImpactError> {
         let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let (limit, memory) = (self.max_replaced_machines, self.memory.clone());
         // Variables of an edited class are compiled, and templates are decoded.
         let prepare = on_thread(turn.clone(), move || -> Result<_, String> {
             let prepared = prepare(decode()?, &stored, &known, limit)?;
-            Ok(prepared.map(|prepared| Prepared { case: prepared.case.with_memory(memory), ..prepared }))
+            Ok(prepared.map(|prepared| PreparedEdit { case: prepared.case.with_memory(memory), ..prepared }))
         });
-        timeout_at(ends, prepare).await.map_err(|_| Unknown::Late)??.map_err(Unknown::Unreadable)
+        timeout_at(ends, prepare).await.map_err(|_| ImpactError::Late)??.map_err(ImpactError::Unreadable)
     }
 
-    /// What is known of the impact when all Clusters are compared, or the time is over.
+    /// The impact when all Clusters are compared, or the time is over.
     async fn compared(
         &self,
-        prepared: &Arc<Prepared>,
-        turn: Arc<Turn<String>>,
+        prepared: &Arc<PreparedEdit>,
+        turn: Arc<QueuePermit<String>>,
         ends: Instant,
-    ) -> Result<(Impact, Checks), Unknown> {
+    ) -> Result<(Impact, Checks), ImpactError> {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
         let (_gone, stop) = stop_at(ends);
         let compare = {
@@ -398,7 +398,7 @@ impl Assessor {
     }
 }
 
-/// How edits are treated that make topologies too large: as those that break variables (DEC-1, DEC-58).
+/// How to treat edits that make topologies too large: like those that break variables (DEC-1, DEC-58).
 pub fn breaking(dependents: Dependents) -> Breaking {
     match dependents {
         Dependents::Deny => Breaking::Denied,
@@ -407,22 +407,27 @@ pub fn breaking(dependents: Dependents) -> Breaking {
     }
 }
 
-/// Tells work to end when the time is over, or when the first value is dropped because the caller has gone.
-fn stop_at(ends: Instant) -> (Gone, Stop) {
-    let gone = Gone::default();
+/// A stop that is set when the time is over, or when the returned guard is dropped because the client has disconnected.
+fn stop_at(ends: Instant) -> (Disconnected, Stop) {
+    let gone = Disconnected::default();
     let (is_gone, ends) = (gone.0.clone(), ends.into_std());
     (gone, Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= ends))
 }
 
-/// An edit with the facts that its impact follows from; `None` for one that cannot do anything to machines.
-fn prepare(edit: Edit, stored: &Facts, known: &ImpactFacts, limit: Option<u32>) -> Result<Option<Prepared>, String> {
+/// An edit with the facts for its impact; `None` for one that cannot affect machines.
+fn prepare(
+    edit: Edit,
+    stored: &Facts,
+    known: &ImpactFacts,
+    limit: Option<u32>,
+) -> Result<Option<PreparedEdit>, String> {
     let Some(case) = ImpactInputs::for_edit(&edit, stored) else { return Ok(None) };
     let kinds = if edit.is_of_cluster() { case.created_kinds() } else { BTreeSet::new() };
     let answers = known.answers(case.needs());
     let warnings = answers.iter().filter_map(|(_, answer)| of_copy(answer)).collect();
     let case = case.with(&edit, answers)?.with_schemas(known.schemas(&kinds)).with_updater(known.updater());
     let ceiling = Ceiling::from_inputs(&case, limit);
-    Ok(Some(Prepared { edit, case, ceiling, warnings }))
+    Ok(Some(PreparedEdit { edit, case, ceiling, warnings }))
 }
 
 /// The warning about a template of a class that has the label of copies. The watch of templates leaves copies out.
@@ -438,28 +443,28 @@ fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does work on a thread of its own, which keeps its turn until the work ends.
+/// Runs work on a blocking thread, which keeps its permit until the work ends.
 async fn on_thread<T: Send + 'static>(
-    turn: Arc<Turn<String>>,
+    turn: Arc<QueuePermit<String>>,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Unknown> {
+) -> Result<T, ImpactError> {
     let (done, result) = oneshot::channel();
     let work = move || {
         let _turn = turn;
         // The receiver is gone once the time is over.
-        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| Unknown::Panicked));
+        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| ImpactError::Panicked));
     };
-    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| Unknown::Busy)?;
-    result.await.unwrap_or(Err(Unknown::Panicked))
+    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| ImpactError::Busy)?;
+    result.await.unwrap_or(Err(ImpactError::Panicked))
 }
 
-/// Whose edit a review is about.
-pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Owner<'a, String> {
+/// The user and the namespace of an edit.
+pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Requester<'a, String> {
     let namespace = review.namespace.as_deref().unwrap_or_default();
-    Owner { peer: review.user_info.username.clone().into_owned(), namespace }
+    Requester { peer: review.user_info.username.clone().into_owned(), namespace }
 }
 
-/// The edit that a review asks about.
+/// The edit of a review.
 fn edit(edited: EditedObject) -> Edit {
     match edited {
         EditedObject::NewCluster(new) => Edit::NewCluster(Arc::from(new)),

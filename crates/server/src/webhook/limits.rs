@@ -1,4 +1,4 @@
-//! Bounds of a review: its size, its time, and how many there may be.
+//! Limits of reviews: size, time and number.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use engine::impact::UnknownImpact;
 
-/// Bounds of a request.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ReviewLimits {
     /// The largest body in bytes: two objects of 3 MiB and their envelope.
     pub body: usize,
     /// How long a body may take to arrive, and how long a caller waits who does not say so.
@@ -32,11 +32,11 @@ pub struct Limits {
     pub held: usize,
 }
 
-impl Default for Limits {
+impl Default for ReviewLimits {
     fn default() -> Self {
         // One core stays with the reviews of Clusters.
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Limits {
+        ReviewLimits {
             body: 7 * 1024 * 1024,
             time: Duration::from_secs(10),
             in_flight: 512,
@@ -51,26 +51,26 @@ impl Default for Limits {
     }
 }
 
-/// Reviews of Clusters with a larger object leave the async threads too (DEC-44).
+/// Reviews of Clusters with a larger object run on blocking threads as well (DEC-44).
 pub(super) const INLINE: usize = 64 * 1024;
 
-/// How long a review may take a turn at the threads for long work, whose other reviews have to be answered within their callers'
-/// timeouts. Without optimization everything takes many times as long.
+/// Maximum time of a review on a blocking thread: the other reviews have to be answered within the timeouts of their
+/// callers. Without optimization everything takes many times as long.
 pub(super) const TURN_TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 45 } else { 3 });
 
-/// How long a review may hold an async thread; one that takes longer begins again on a thread for such work.
+/// Maximum time of a review on an async thread; a longer one starts again on a blocking thread.
 pub(super) const INLINE_TIME: Duration = Duration::from_millis(10);
 
-/// After how many seconds a write that was shed should be tried again; clients do so by themselves.
+/// Seconds after which clients retry a write that was rejected because of overload.
 pub(super) const RETRY_AFTER: u32 = 1;
 
-/// How much earlier than its caller's timeout a request is answered.
+/// Time between the response and the timeout of the caller.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// How much earlier the last facts have to be there.
+/// Time that is left for the last evaluation after the last facts.
 pub(super) const LAST_ROUND: Duration = Duration::from_millis(100);
 
-/// How long the caller waits (`timeout=10s` in the query), less what it takes to answer in time.
+/// The time for a response: the timeout of the caller (`timeout=10s` in the query) less [`HEAD_START`].
 pub(super) fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
     let parameters = query.into_iter().flat_map(|query| query.split('&'));
     let timeout = parameters.filter_map(|parameter| parameter.strip_prefix("timeout=")).find_map(|text| {
@@ -80,11 +80,11 @@ pub(super) fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
     timeout.unwrap_or(otherwise).saturating_sub(HEAD_START)
 }
 
-/// Tells the work that its caller has gone, once it is dropped.
+/// A flag that is set on drop, when the client has disconnected, so that the work for it stops.
 #[derive(Debug, Default)]
-pub(super) struct Gone(pub(super) Arc<AtomicBool>);
+pub(super) struct Disconnected(pub(super) Arc<AtomicBool>);
 
-impl Drop for Gone {
+impl Drop for Disconnected {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -6,19 +6,19 @@
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► review.rs ──► admission
 //!              └─ certificates::tls                                │     ├─ kubernetes::gather
 //!                                                                  │     └─ queue.rs (which review runs next)
-//!                                                                  │     turns.rs (which work gets a thread next)
+//!                                                                  │     fair_queue.rs (which work gets a thread next)
 //!                                                                  └─► conversion.rs ─► wire
-//! impact.rs: what an allowed edit does to machines, as warnings
+//! impact.rs: the effect of an allowed edit on machines, as warnings
 //! routes.rs: the paths that are served
 //! extension_configs.rs: reviews of ExtensionConfigs
-//! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of what belongs to them
-//! templates.rs: reviews of the templates of classes, for their impact alone; template_deletions.rs: their deletions,
+//! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of their objects
+//! templates.rs: reviews of the templates of classes, only for their impact; template_deletions.rs: their deletions,
 //! which template_guard.rs denies
-//! probes.rs: liveness, readiness and metrics, on a port of its own
+//! probes.rs: liveness, readiness and metrics, on a separate port
 //! ```
 
-mod announced;
-mod asked;
+mod impact_events;
+mod pending_review;
 mod body;
 mod connection;
 pub mod conversion;
@@ -27,17 +27,18 @@ pub mod extension_configs;
 pub mod holds;
 mod impact;
 pub mod limits;
-mod places;
+mod connection_limiter;
 pub mod probes;
 mod queue;
-mod refusal;
+mod plain_review;
+mod rejection;
 pub mod review;
 pub mod routes;
 pub mod server;
 pub mod template_deletions;
 mod template_guard;
 pub mod templates;
-mod turns;
-mod warned;
+mod fair_queue;
+mod warning_limiter;
 
 pub use impact::breaking;

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, with a port and a runtime of their own.
+//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, with a separate port and runtime.
 //!
 //! kubelet calls them as [probes](https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/).
 //!
@@ -6,8 +6,8 @@
 //! main runtime ── a beat every second ──► Health ◄── /healthz ── runtime of the probes
 //! ```
 //!
-//! Work that blocks the threads of the main runtime does not make the probes slow. A main runtime that does not run at all
-//! makes `/healthz` fail, so that the process is started again.
+//! Work that blocks the threads of the main runtime does not make the probes slow. A main runtime that does not run at
+//! all makes `/healthz` fail, so that the process is started again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,24 +26,24 @@ use crate::kubernetes::watch;
 use crate::telemetry::metrics::{Kind, Metrics};
 use schema::budget::MemoryPool;
 
-/// How long the API server may be silent before verdicts should come from another replica.
+/// Silence of the API server after which another replica should answer reviews.
 const SILENCE: Duration = Duration::from_mins(5);
 
-/// How long the main runtime may not run before the process is not healthy.
+/// Standstill of the main runtime after which the process is not healthy.
 const STANDSTILL: Duration = Duration::from_secs(30);
 
-/// How often the main runtime says that it runs.
+/// Interval of the heartbeat of the main runtime.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Something besides the caches that has to be there; says what is missing.
-pub type Condition = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// A condition of readiness besides the caches; its error names what is missing.
+pub type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What the probes look at.
+/// The state that the probes report.
 pub struct Health {
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
     serving: AtomicBool,
-    conditions: Vec<Condition>,
+    conditions: Vec<ReadinessCheck>,
     /// The memory of computations, if there are any.
     memory: Option<Arc<MemoryPool>>,
     last_beat: Mutex<Instant>,
@@ -57,13 +57,13 @@ impl fmt::Debug for Health {
 }
 
 impl Health {
-    /// Not ready yet: the sockets are not bound.
+    /// A state that is not ready: the sockets are not bound.
     pub fn new(cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
         let (serving, last_beat) = (AtomicBool::new(false), Mutex::new(Instant::now()));
         Health { cache, metrics, serving, conditions: Vec::new(), memory: None, last_beat, standstill: STANDSTILL }
     }
 
-    /// Says every second that the runtime of this task runs; never ends.
+    /// Notes every second that the runtime of this task runs; never ends.
     pub async fn beat(self: Arc<Self>) {
         loop {
             *self.last_beat.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -71,10 +71,10 @@ impl Health {
         }
     }
 
-    /// Whether the process does anything.
+    /// Whether the main runtime makes progress.
     ///
     /// # Errors
-    /// Says for how long it has not.
+    /// Says for how long it has not run.
     pub fn alive(&self) -> Result<(), String> {
         let silent = self.last_beat.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         if silent <= self.standstill {
@@ -83,20 +83,20 @@ impl Health {
         Err(format!("the main runtime has not run for {}s", silent.as_secs()))
     }
 
-    /// Ready only while `condition` holds, too.
+    /// Adds a condition of readiness.
     #[must_use]
-    pub fn requiring(mut self, condition: Condition) -> Self {
+    pub fn requiring(mut self, condition: ReadinessCheck) -> Self {
         self.conditions.push(condition);
         self
     }
 
-    /// Reports how much of the memory of computations is used.
+    /// Adds the used memory of computations to the metrics.
     #[must_use]
     pub fn with_memory(self, memory: Arc<MemoryPool>) -> Self {
         Health { memory: Some(memory), ..self }
     }
 
-    /// The sockets are bound, or the process is about to stop.
+    /// Notes that the sockets are bound, or that the process is about to stop.
     pub fn set_serving(&self, serving: bool) {
         self.serving.store(serving, Ordering::Release);
     }
@@ -124,7 +124,7 @@ impl Health {
         if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
     }
 
-    /// All metrics as text, with the ages and the use of memory of this moment.
+    /// All metrics as text, with the current ages and use of memory.
     fn metrics(&self) -> String {
         for (watched, age) in self.cache.ages() {
             self.metrics.cache_age.get_or_create(&Kind { kind: watch::label(watched) }).set(age.as_secs_f64());

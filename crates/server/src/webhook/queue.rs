@@ -1,7 +1,7 @@
-//! The limit of parallel reviews, and a short queue.
+//! The limit of concurrent reviews, with a short queue.
 //!
-//! kube-apiserver does not ask twice: a review that is turned away is a write that failed. So a review waits for its place
-//! as long as its caller does, and only then, or when too many wait already, it is shed.
+//! kube-apiserver does not retry a review: a rejected review is a failed write. So a review waits for its place as long
+//! as its caller does, and is rejected only then, or when the queue is full.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::telemetry::metrics::Raised;
+use crate::telemetry::metrics::GaugeGuard;
 
-/// Why a review is not answered with a verdict.
+/// Why a review is rejected without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Shed {
+pub(super) enum Overloaded {
     /// Too many reviews wait already.
     #[error("too many reviews are waiting; try again")]
     Full,
@@ -25,41 +25,41 @@ pub(super) enum Shed {
     Unfinished,
 }
 
-impl Shed {
-    /// What metrics call it.
+impl Overloaded {
+    /// The metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Shed::Full => "queue_full",
-            Shed::Late => "no_turn",
-            Shed::Unfinished => "unfinished",
+            Overloaded::Full => "queue_full",
+            Overloaded::Late => "no_turn",
+            Overloaded::Unfinished => "unfinished",
         }
     }
 }
 
-/// A number of places, taken in the order of arrival.
+/// Limits concurrent reviews; waiting reviews are served in the order of arrival.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct ReviewQueue {
     places: Arc<Semaphore>,
     room: Semaphore,
     waiting: Gauge,
 }
 
-impl Queue {
-    /// That many places, and room for so many who wait; `waiting` counts those.
+impl ReviewQueue {
+    /// Limits concurrent reviews to `places`, with a queue of `room`; `waiting` counts the queued reviews.
     pub(super) fn new(places: usize, room: usize, waiting: Gauge) -> Self {
-        Queue { places: Arc::new(Semaphore::new(places)), room: Semaphore::new(room), waiting }
+        ReviewQueue { places: Arc::new(Semaphore::new(places)), room: Semaphore::new(room), waiting }
     }
 
-    /// A place, at `deadline` at the latest; it is free again when it is dropped.
-    pub(super) async fn place(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Shed> {
+    /// Waits for a place, until `deadline`; dropping the permit frees the place.
+    pub(super) async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Overloaded> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Ok(place);
         }
-        let _room = self.room.try_acquire().map_err(|_| Shed::Full)?;
-        let _counted = Raised::new(&self.waiting);
+        let _room = self.room.try_acquire().map_err(|_| Overloaded::Full)?;
+        let _counted = GaugeGuard::new(&self.waiting);
         match timeout_at(deadline, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(Shed::Late),
+            Ok(Err(_)) | Err(_) => Err(Overloaded::Late),
         }
     }
 }
@@ -73,22 +73,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn places_go_to_those_who_wait_in_their_order_until_their_deadline() {
         let waiting = Gauge::default();
-        let queue = Queue::new(1, 2, waiting.clone());
+        let queue = ReviewQueue::new(1, 2, waiting.clone());
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let held = queue.place(start).await.unwrap();
-        let (patient, hasty) = (queue.place(after(9)), queue.place(after(3)));
+        let held = queue.acquire(start).await.unwrap();
+        let (patient, hasty) = (queue.acquire(after(9)), queue.acquire(after(3)));
         let third = async {
             tokio::task::yield_now().await;
-            assert_eq!((queue.place(after(9)).await.err(), waiting.get()), (Some(Shed::Full), 2));
+            assert_eq!((queue.acquire(after(9)).await.err(), waiting.get()), (Some(Overloaded::Full), 2));
             tokio::time::sleep_until(after(5)).await;
             drop(held);
         };
         let (patient, hasty, ()) = tokio::join!(patient, hasty, third);
-        assert_eq!(hasty.err(), Some(Shed::Late));
+        assert_eq!(hasty.err(), Some(Overloaded::Late));
         assert_eq!(start.elapsed(), Duration::from_secs(5), "as soon as the place was free");
         assert_eq!(waiting.get(), 0);
         drop(patient.unwrap());
-        assert!(queue.place(start).await.is_ok(), "a free place is taken even after the deadline");
+        assert!(queue.acquire(start).await.is_ok(), "a free place is taken even after the deadline");
     }
 }

@@ -9,8 +9,13 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::refusal::{PANICKED, refusal};
-use super::review::Handler;
+use super::deletions::DeletionReview;
+use super::extension_configs::ExtensionConfigReview;
+use super::plain_review::PlainReview;
+use super::rejection::{PANICKED, error_response};
+use super::review::ReviewHandler;
+use super::template_deletions::TemplateDeletionReview;
+use super::templates::TemplateReview;
 use super::{deletions, extension_configs, template_deletions, templates};
 use engine::admission::{AdmissionSettings, END_POINTS, EndPoint, MACHINE_END_POINTS};
 use model::wire::conversion_review;
@@ -21,40 +26,40 @@ fn end_points(settings: &AdmissionSettings) -> impl Iterator<Item = EndPoint> {
 }
 
 /// Every end point as a router.
-pub fn router(handler: Arc<Handler>) -> Router {
+pub fn router(handler: Arc<ReviewHandler>) -> Router {
     let mut router = Router::new();
     for end_point in end_points(&handler.settings) {
         let answer =
-            move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
+            move |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer(end_point, request);
         router = router.route(end_point.path, on(MethodFilter::POST, answer));
     }
     for (phase, _, path) in extension_configs::END_POINTS {
-        let answer = move |State(handler): State<Arc<Handler>>, request: HttpRequest| {
-            handler.answer_extension_config((phase, path), request)
-        };
-        router = router.route(path, on(MethodFilter::POST, answer));
+        router = with_plain_review(router, ExtensionConfigReview { phase, path });
     }
-    let of_templates = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template(request);
-    let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
-    let of_template_deletions =
-        |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template_deletion(request);
-    let router = router.route(template_deletions::PATH, on(MethodFilter::POST, of_template_deletions));
-    let of_deletions = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_deletion(request);
-    let router = router.route(deletions::PATH, on(MethodFilter::POST, of_deletions));
+    let router = with_plain_review(router, TemplateReview);
+    let router = with_plain_review(router, TemplateDeletionReview);
+    let router = with_plain_review(router, DeletionReview);
     let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
     let metrics = handler.metrics.clone();
     router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
         metrics.panics.inc();
-        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+        error_response(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
     }))
 }
 
-async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
+/// Adds an end point whose reviews are answered without the admission rules.
+fn with_plain_review(router: Router<Arc<ReviewHandler>>, end_point: impl PlainReview) -> Router<Arc<ReviewHandler>> {
+    let answer =
+        move |State(handler): State<Arc<ReviewHandler>>, request: HttpRequest| handler.answer_plain(end_point, request);
+    router.route(end_point.path(), on(MethodFilter::POST, answer))
+}
+
+async fn unknown_path(State(handler): State<Arc<ReviewHandler>>, method: Method, uri: http::Uri) -> Response {
     let paths = end_points(&handler.settings).map(|end_point| end_point.path);
     let of_extensions = extension_configs::END_POINTS.into_iter().map(|(_, _, path)| path);
     let others = [templates::PATH, template_deletions::PATH, deletions::PATH, conversion_review::PATH];
     let paths: Vec<&str> = paths.chain(of_extensions).chain(others).collect();
-    refusal(
+    error_response(
         StatusCode::NOT_FOUND,
         &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),
     )

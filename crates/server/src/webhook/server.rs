@@ -1,6 +1,6 @@
-//! Listeners: connections, handshakes, protocols, and an orderly end.
+//! Listeners: connections, handshakes, protocols and shutdown.
 //!
-//! One piece of code serves the webhook over TLS and the probes in plain text, so both have the same bounds.
+//! The same code serves the webhook over TLS and the probes in plain text, so both have the same limits.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -27,16 +27,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connection::{Activity, Answering, Watched};
-use super::places::{ConnectionSlot, ConnectionSlots, Counted};
-use super::warned::Warned;
-use crate::telemetry::metrics::{Metrics, Raised, Reason};
+use super::connection::{Activity, ObservedStream, RequestGuard};
+use super::connection_limiter::{ConnectionLimiter, ConnectionSlot, RequestSlot};
+use super::warning_limiter::WarningLimiter;
+use crate::telemetry::metrics::{GaugeGuard, Metrics, Reason};
 use tls::identity::ServerIdentity;
 
-/// Bounds of connections.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// How many connections may be open. A new one closes another early; see `places.rs`.
+pub struct ConnectionLimits {
+    /// How many connections may be open. A new one closes another early; see `connection_limiter.rs`.
     pub connections: usize,
     /// How many requests may be open on all of them. One more closes the connection with most.
     pub requests: usize,
@@ -45,16 +45,16 @@ pub struct Limits {
     pub patience: Duration,
     /// How long a connection may be idle: longer than clients keep theirs (kube-apiserver 90 s), who then end it.
     pub idle: Duration,
-    /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers who
-    /// keep connections spread over all replicas.
+    /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers
+    /// who keep connections spread over all replicas.
     pub age: Duration,
     /// How long open requests may go on after the listener has closed.
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Limits {
+        ConnectionLimits {
             connections: 2048,
             requests: 4096,
             patience: Duration::from_secs(10),
@@ -65,28 +65,28 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// The same for another number of connections: twice as many requests, and some where there are few.
+impl ConnectionLimits {
+    /// The same for another number of connections: twice as many requests, with a minimum.
     #[must_use]
     pub fn with_connections(self, connections: usize) -> Self {
-        Limits { connections, requests: connections.saturating_mul(2).max(256), ..self }
+        ConnectionLimits { connections, requests: connections.saturating_mul(2).max(256), ..self }
     }
 }
 
 /// An HTTP server that is bound and not serving yet.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     listener: TcpListener,
     /// What it shows in handshakes; without one it speaks plain HTTP.
     identity: Option<Arc<ServerIdentity>>,
     asks_callers: bool,
     reads_headers: bool,
-    limits: Limits,
+    limits: ConnectionLimits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
 }
 
-impl Server {
+impl HttpServer {
     /// Binds the address.
     ///
     /// # Errors
@@ -94,31 +94,31 @@ impl Server {
     pub async fn bind(
         address: SocketAddr,
         identity: Option<Arc<ServerIdentity>>,
-        limits: Limits,
+        limits: ConnectionLimits,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let leaving = CancellationToken::new();
-        Ok(Server { listener, identity, asks_callers: true, reads_headers: true, limits, metrics, leaving })
+        Ok(HttpServer { listener, identity, asks_callers: true, reads_headers: true, limits, metrics, leaving })
     }
 
-    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that few
-    /// are left at the end.
+    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that
+    /// few are left at the end.
     #[must_use]
     pub fn leaving_with(self, leaving: CancellationToken) -> Self {
-        Server { leaving, ..self }
+        HttpServer { leaving, ..self }
     }
 
-    /// Callers are not asked for a certificate, even if the identity has an authority for them.
+    /// Requests no client certificate, even if the identity has an authority for clients.
     #[must_use]
     pub fn asking_no_caller(self) -> Self {
-        Server { asks_callers: false, ..self }
+        HttpServer { asks_callers: false, ..self }
     }
 
-    /// Headers of requests are dropped as soon as they are there: a byte of HTTP/2 may become a hundred in memory.
+    /// Drops the headers of requests on arrival: a byte of HTTP/2 may become a hundred in memory.
     #[must_use]
     pub fn reading_no_headers(self) -> Self {
-        Server { reads_headers: false, ..self }
+        HttpServer { reads_headers: false, ..self }
     }
 
     /// The address that was bound, with its port.
@@ -132,9 +132,10 @@ impl Server {
     /// Serves until `stop`, then finishes the requests that are under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
-        let Server { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
-        let places = Arc::new(ConnectionSlots::new(limits.connections, limits.requests, metrics.closed_early.clone()));
-        let shared = Shared {
+        let HttpServer { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
+        let places =
+            Arc::new(ConnectionLimiter::new(limits.connections, limits.requests, metrics.closed_early.clone()));
+        let shared = ServerContext {
             router,
             identity,
             asks_callers,
@@ -143,7 +144,7 @@ impl Server {
             metrics,
             leaving,
             stop: stop.clone(),
-            warned: Warned::default(),
+            warned: WarningLimiter::default(),
         };
         let shared = Arc::new(shared);
         loop {
@@ -194,30 +195,30 @@ impl Server {
 /// Too many open files, of the process and of the system.
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 
-/// How long a connection of HTTP/2 is used while its server is about to go.
+/// Lifetime of a connection of HTTP/2 while its server shuts down.
 const RECONNECT: Duration = Duration::from_millis(200);
 
-/// How long a connection has for its GOAWAY when it makes room for another.
+/// Time for the GOAWAY of a connection that makes room for another.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// What all connections of a server share.
-struct Shared {
+/// State shared by all connections of a server.
+struct ServerContext {
     router: Router,
     identity: Option<Arc<ServerIdentity>>,
     asks_callers: bool,
     reads_headers: bool,
-    limits: Limits,
+    limits: ConnectionLimits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
     stop: CancellationToken,
-    warned: Warned,
+    warned: WarningLimiter,
 }
 
-impl Shared {
+impl ServerContext {
     async fn connection(&self, stream: TcpStream, activity: &Activity, place: &ConnectionSlot) {
-        let _counted = Raised::new(&self.metrics.connections);
+        let _counted = GaugeGuard::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
-        let Some(identity) = &self.identity else { return self.speak(stream, false, activity, place).await };
+        let Some(identity) = &self.identity else { return self.serve_requests(stream, false, activity, place).await };
         let config = if self.asks_callers { identity.config() } else { identity.config_without_client_auth() };
         let Some(config) = config else {
             debug!("No serving certificate yet");
@@ -243,7 +244,7 @@ impl Shared {
             }
             Ok(Ok(stream)) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                self.speak(stream, is_http2, activity, place).await;
+                self.serve_requests(stream, is_http2, activity, place).await;
             }
         }
     }
@@ -252,8 +253,8 @@ impl Shared {
         self.metrics.handshake_failures.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Answers requests until the peer leaves, its next request does not come, its place is needed, or the server stops.
-    async fn speak(
+    /// Serves requests until the peer disconnects or is idle for too long, its slot is needed, or the server stops.
+    async fn serve_requests(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         is_http2: bool,
@@ -263,12 +264,16 @@ impl Shared {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
             let (answering, counted) = (Arc::new(activity.answering()), place.request());
-            let mut request =
-                request.map(|body| Observed { body, answering: answering.clone(), polled: received, _counted: None });
+            let mut request = request.map(|body| ObservedBody {
+                body,
+                answering: answering.clone(),
+                polled: received,
+                _counted: None,
+            });
             if !self.reads_headers {
-                forget(request.headers_mut());
+                drop_headers(request.headers_mut());
             }
-            request.extensions_mut().insert(Peer(place.peer()));
+            request.extensions_mut().insert(PeerAddress(place.peer()));
             let (activity, answer) = (activity.clone(), router.call(request));
             async move {
                 let mut answer = answer.await?;
@@ -278,7 +283,7 @@ impl Shared {
                 answering.answers();
                 // An answer lasts until its body has gone out, which for a watch may be hours.
                 let counted = Some(counted);
-                Ok::<_, Infallible>(answer.map(|body| Observed {
+                Ok::<_, Infallible>(answer.map(|body| ObservedBody {
                     body,
                     answering,
                     polled: answered,
@@ -287,7 +292,7 @@ impl Shared {
             }
         });
         let protocol = protocol(is_http2);
-        let io = TokioIo::new(Watched::new(stream, activity, is_http2));
+        let io = TokioIo::new(ObservedStream::new(stream, activity, is_http2));
         let mut connection = pin!(protocol.serve_connection(io, service));
         let mut overdue = pin!(activity.overdue(self.limits.idle, self.limits.patience));
         let mut age = pin!(tokio::time::sleep(scattered(self.limits.age)));
@@ -326,19 +331,19 @@ impl Shared {
     }
 }
 
-/// How a connection ended.
+/// Logs how a connection ended.
 fn note(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = outcome {
         debug!(error, "Connection failed");
     }
 }
 
-/// The address that a request came from.
+/// The address of the peer of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub(super) IpAddr);
+pub(super) struct PeerAddress(pub(super) IpAddr);
 
-/// Keeps of headers what the answer depends on.
-fn forget(headers: &mut HeaderMap) {
+/// Drops all headers except those that the response depends on.
+fn drop_headers(headers: &mut HeaderMap) {
     let expects = headers.contains_key(header::EXPECT);
     *headers = HeaderMap::new();
     if expects {
@@ -346,26 +351,26 @@ fn forget(headers: &mut HeaderMap) {
     }
 }
 
-/// A body whose activity shows in each poll: that of a request, or that of an answer.
-struct Observed<B> {
+/// The body of a request or a response; each poll notes its activity.
+struct ObservedBody<B> {
     body: B,
-    answering: Arc<Answering>,
-    polled: fn(&Answering, is_pending: bool),
+    answering: Arc<RequestGuard>,
+    polled: fn(&RequestGuard, is_pending: bool),
     /// Keeps the request counted as open for as long as the body of its answer lives.
-    _counted: Option<Counted>,
+    _counted: Option<RequestSlot>,
 }
 
-/// The peer is waited for while its request is being read.
-fn received(answering: &Answering, is_pending: bool) {
+/// Notes that the request waits for the peer while its body is being read.
+fn received(answering: &RequestGuard, is_pending: bool) {
     if is_pending { answering.waits_for_peer() } else { answering.waits_for_us() }
 }
 
-/// Until more of the answer is polled, the connection waits for the peer.
-fn answered(answering: &Answering, is_pending: bool) {
+/// Notes that the connection waits for the peer until more of the response is polled.
+fn answered(answering: &RequestGuard, is_pending: bool) {
     if is_pending { answering.waits_for_us() } else { answering.answers() }
 }
 
-impl<B: HttpBody + Unpin> HttpBody for Observed<B> {
+impl<B: HttpBody + Unpin> HttpBody for ObservedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -387,7 +392,7 @@ impl<B: HttpBody + Unpin> HttpBody for Observed<B> {
     }
 }
 
-/// Ends when a connection should make room for another: it has its age, or its server is about to go.
+/// Resolves when a connection should close: it has reached its age, or the server shuts down.
 async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http2: bool) {
     tokio::select! {
         () = age => {}
@@ -398,18 +403,18 @@ async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http
     }
 }
 
-/// A time between `age` and twice as much, so that connections opened together do not end together.
+/// A random time between `age` and twice as much, so that connections opened together do not end together.
 fn scattered(age: Duration) -> Duration {
     let chance = RandomState::new().hash_one(());
     let part = u32::try_from(chance % 1000).unwrap_or_default();
     age + age * part / 1000
 }
 
-/// How much of request bodies may wait in a connection of HTTP/2, of one of them and of all: bytes that a peer may send before
-/// they are read, and so before they are charged.
+/// The windows of HTTP/2 of a stream and of a connection: bytes that a peer may send before they are read, and so
+/// before they are charged.
 const WINDOWS: [u32; 2] = [32 * 1024, 64 * 1024];
 
-/// How much of a head, and of what has been read and written besides, a connection may hold.
+/// Maximum size of the head of a request, and of the other buffers of a connection.
 const BUFFER: usize = 64 * 1024;
 
 fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {

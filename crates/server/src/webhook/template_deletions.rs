@@ -1,42 +1,45 @@
 //! Reviews of deletions of templates (DEC-110).
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use axum::response::Response;
+use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::limits::patience;
-use super::refusal::{Refusal, request_of};
-use super::review::{Handler, operation_label};
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
+use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::Enforce;
-use model::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusDetails};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusDetails};
 
-/// Where deletions of templates are reviewed.
+/// The path of reviews of deletions of templates.
 pub const PATH: &str = "/validate-template-deletions";
 /// The kind of these reviews in metrics.
 const METRIC: &str = "Template";
 
-impl Handler {
-    pub(super) async fn answer_template_deletion(self: Arc<Self>, request: Request) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_template_deletion(request, deadline).await;
-        self.response(PATH, answer)
+/// Reviews of deletions of templates.
+#[derive(Clone, Copy)]
+pub(super) struct TemplateDeletionReview;
+
+impl PlainReview for TemplateDeletionReview {
+    fn path(self) -> &'static str {
+        PATH
     }
 
-    async fn review_template_deletion(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let denial = self.template_guard.denial(&review, self.gatherer.cache(), deadline).await;
-        let is_enforced = self.settings.enforce == Enforce::Deny;
-        let labels = |outcome| metrics::Review { kind: METRIC, operation: operation_label(&review), outcome };
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        _: &Bytes,
+        deadline: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let denial = handler.template_guard.denial(review, handler.gatherer.cache(), deadline).await;
+        let is_enforced = handler.settings.enforce == Enforce::Deny;
+        let labels = |outcome| metrics::Review { kind: METRIC, operation: operation_label(review), outcome };
         let allowed = denial.is_none() || !is_enforced;
         let outcome = if allowed { "allowed" } else { "forbidden" };
-        self.metrics.admission_requests.get_or_create(&labels(outcome)).inc();
+        handler.metrics.admission_requests.get_or_create(&labels(outcome)).inc();
         if denial.is_some() && allowed {
-            self.metrics.would_be_denials.get_or_create(&labels("forbidden")).inc();
+            handler.metrics.would_be_denials.get_or_create(&labels("forbidden")).inc();
         }
         info!(
             kind = &*review.kind.kind,
@@ -47,7 +50,7 @@ impl Handler {
             allowed,
             "Answered admission request for the deletion of a template"
         );
-        Ok(serde_json::to_vec(&response(denial, is_enforced, &review).into_review())?)
+        Ok(response(denial, is_enforced, review))
     }
 }
 

@@ -5,8 +5,9 @@
 //!            allowed            no: allowed                   yes: allowed            no longer in use: allowed
 //! ```
 //!
-//! Classes and Clusters are those of the watches. The API server is asked for one Namespace, and only if the template is in use. A
-//! client that deletes Clusters or a class just before the template is ahead of the watches, so a denial waits for them.
+//! Classes and Clusters come from the watches. One Namespace is read from the API server, and only if the template is
+//! in use. A client that deletes Clusters or a class just before the template is ahead of the watches, so a denial
+//! waits for them.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
-use super::asked::is_looked_after;
 use super::limits::LAST_ROUND;
+use super::pending_review::is_in_scope;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::{address, describe};
 use engine::impact::classes_with;
@@ -28,11 +29,11 @@ use model::wire::review::AdmissionRequest;
 use model::world::{Facts, Found};
 use schema::field::{a_few, counted};
 
-/// How long a denial waits for the watches.
+/// Maximum time that a denial waits for the watches.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum number of reviews that wait for the watches; others are answered at once.
 const WAITERS: usize = 64;
-/// How many classes a denial names.
+/// Maximum number of classes that a denial names.
 const NAMED: usize = 3;
 
 /// Denies the deletion of templates in use.
@@ -61,9 +62,9 @@ impl fmt::Display for ClassInUse {
     }
 }
 
-/// The part of a template that is read.
+/// The fields of a template that are read.
 #[derive(Deserialize)]
-struct Template {
+struct ReviewedTemplate {
     metadata: Metadata,
 }
 
@@ -79,11 +80,8 @@ impl TemplateGuard {
         cache: &Cache,
         deadline: Instant,
     ) -> Option<String> {
-        let object: Template = json::decode(review.old_object?.get()).ok()?;
-        if review.operation != "DELETE"
-            || is_exempt(&object.metadata)
-            || !is_looked_after(review, cache.facts().scope())
-        {
+        let object: ReviewedTemplate = json::decode(review.old_object?.get()).ok()?;
+        if review.operation != "DELETE" || is_exempt(&object.metadata) || !is_in_scope(review, cache.facts().scope()) {
             return None;
         }
         // The deletion of a collection is reviewed for each object, and the request has no name.

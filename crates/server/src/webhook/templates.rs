@@ -1,45 +1,48 @@
-//! Reviews of templates that classes refer to: nothing of them is judged but what an edit does to machines (DEC-42, DEC-53).
+//! Reviews of templates that classes refer to, which check only the effect of an edit on machines (DEC-42, DEC-53).
 //!
 //! The entries for them are opt-in (`manifests/components/templates`), and their failure policy is `Ignore`.
 
 use std::sync::Arc;
 
-use axum::extract::Request;
-use axum::response::Response;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::asked::is_looked_after;
 use super::impact::{Assessment, owner};
-use super::limits::{LAST_ROUND, patience};
-use super::refusal::{Refusal, request_of};
-use super::review::Handler;
+use super::limits::LAST_ROUND;
+use super::pending_review::is_in_scope;
+use super::plain_review::PlainReview;
+use super::rejection::Rejection;
+use super::review::ReviewHandler;
 use engine::admission::Enforce;
 use engine::impact::{Edit, SizeVerdict, endless_template, is_of_a_class};
 use golang::json;
 use model::hub::{Object, ObjectKey};
-use model::wire::review::{
-    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionStatus, KIND, StatusCause, StatusDetails,
-};
+use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use schema::field::FieldError;
 
-/// Where new and edited templates are reviewed.
+/// The path of reviews of new and edited templates.
 pub const PATH: &str = "/validate-templates";
 
-impl Handler {
-    pub(super) async fn answer_template(self: Arc<Self>, request: Request) -> Response {
-        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        let answer = self.review_template(request, deadline).await;
-        self.response(PATH, answer)
+/// Reviews of new and edited templates.
+#[derive(Clone, Copy)]
+pub(super) struct TemplateReview;
+
+impl PlainReview for TemplateReview {
+    fn path(self) -> &'static str {
+        PATH
     }
 
-    async fn review_template(&self, request: Request, deadline: Instant) -> Result<Vec<u8>, Refusal> {
-        let body = self.bodies.read(request, deadline).await?;
-        let review: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
-        let assessment = self.assess_template(&review, &body, deadline).await;
-        self.assessor.count(&assessment, "Template", review.dry_run == Some(true));
+    async fn respond<'r>(
+        self,
+        handler: &ReviewHandler,
+        review: &'r AdmissionRequest<'_>,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<AdmissionResponse<'r>, Rejection> {
+        let assessment = handler.assess_template(review, body, deadline).await;
+        handler.assessor.count(&assessment, "Template", review.dry_run == Some(true));
         info!(
             kind = &*review.kind.kind,
             namespace = review.namespace.as_deref(),
@@ -50,9 +53,12 @@ impl Handler {
             warnings = assessment.warnings.len(),
             "Answered admission request for a template"
         );
-        Ok(serde_json::to_vec(&response(assessment, &review, self.settings.enforce).into_review())?)
+        Ok(response(assessment, review, handler.settings.enforce))
     }
+}
 
+impl ReviewHandler {
+    /// The effect of a review of a template on machines.
     async fn assess_template(&self, review: &AdmissionRequest<'_>, body: &Bytes, deadline: Instant) -> Assessment {
         let facts = self.gatherer.cache().facts();
         let part = |name: &Option<std::borrow::Cow<'_, str>>| name.as_deref().unwrap_or_default().to_owned();
@@ -62,13 +68,11 @@ impl Handler {
             ("CREATE", _, Some(new)) => (None, new),
             _ => return Assessment::default(),
         };
-        if !is_looked_after(review, facts.scope())
-            || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key)
-        {
+        if !is_in_scope(review, facts.scope()) || !is_of_a_class(&facts, &review.kind.group, &review.kind.kind, &key) {
             return Assessment::default();
         }
-        let place = self.places.place(deadline).await;
-        // Without a place nothing is computed, and a ceiling counts all machines.
+        let place = self.places.acquire(deadline).await;
+        // Without a place no impact is computed, and a ceiling counts all machines.
         let deadline = if place.is_ok() { deadline } else { Instant::now() + LAST_ROUND };
         let text = |text: &RawValue| body.slice_ref(text.get().as_bytes());
         let (old, new) = (old.map(text), text(new));

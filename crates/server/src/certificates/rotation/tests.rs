@@ -17,12 +17,12 @@ fn start() -> SystemTime {
 struct World {
     policy: Policy,
     now: SystemTime,
-    stored: Stored,
-    live: Live,
+    stored: StoredSecret,
+    live: TrustedBundles,
     /// When the configurations changed.
     changed: SystemTime,
     /// Pairs that a replica may show, with the time until which it may, the present one last.
-    shown: VecDeque<(Content, SystemTime)>,
+    shown: VecDeque<(SecretContent, SystemTime)>,
     /// Bundles that an API server may go by, the present one last.
     trusted: VecDeque<(String, SystemTime)>,
     steps: Vec<&'static str>,
@@ -33,27 +33,27 @@ struct World {
 }
 
 impl World {
-    fn new(policy: Policy, stored: Stored, bundles: &[&str]) -> Self {
+    fn new(policy: Policy, stored: StoredSecret, bundles: &[&str]) -> Self {
         let bundles: Vec<String> = bundles.iter().map(|bundle| (*bundle).to_owned()).collect();
         let never = start() + 100_000 * DAY;
         let trusted = bundles.first().map(|bundle| (bundle.clone(), never)).into_iter().collect();
-        let live = Live { is_known: true, bundles, unchanged: Duration::ZERO };
+        let live = TrustedBundles { is_known: true, bundles, unchanged: Duration::ZERO };
         let (shown, steps) = (VecDeque::new(), Vec::new());
         let (replicas_lag, servers_lag) = (Duration::from_mins(30), 9 * SECOND);
         World { policy, now: start(), stored, live, changed: start(), shown, trusted, steps, replicas_lag, servers_lag }
     }
 
-    /// Everything settled with an installation of its own.
+    /// An installation with its certificate, trusted everywhere.
     fn settled() -> Self {
-        let mut world = World::new(policy(), Stored::Absent, &["", ""]);
+        let mut world = World::new(policy(), StoredSecret::Absent, &["", ""]);
         world.run_until(start() + DAY);
         world.steps.clear();
         world
     }
 
-    fn content(&self) -> Content {
+    fn content(&self) -> SecretContent {
         match &self.stored {
-            Stored::Ours(content) => content.clone(),
+            StoredSecret::Ours(content) => content.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -84,17 +84,17 @@ impl World {
             RotationStep::Keep { .. } => Some("keep"),
         });
         let content = match &self.stored {
-            Stored::Ours(content) => content.clone(),
-            _ => Content::default(),
+            StoredSecret::Ours(content) => content.clone(),
+            _ => SecretContent::default(),
         };
         let content = perform(&plan.step, &content, &self.policy, self.now).unwrap().unwrap();
-        self.stored = Stored::Ours(content.clone());
+        self.stored = StoredSecret::Ours(content.clone());
         self.take_on(content);
         self.now
     }
 
     /// Replicas take on what they accept, sooner or later.
-    fn take_on(&mut self, content: Content) {
+    fn take_on(&mut self, content: SecretContent) {
         let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
         let is_new = self.shown.back().is_none_or(|(shown, _)| shown.certificate != content.certificate);
         if is_new && content.serving(&files, &self.policy.names, self.now).is_ok() {
@@ -143,7 +143,7 @@ impl World {
 
 #[test]
 fn an_installation_without_anything_serves_at_once() {
-    let mut world = World::new(policy(), Stored::Absent, &["", "", ""]);
+    let mut world = World::new(policy(), StoredSecret::Absent, &["", "", ""]);
     assert_eq!(world.run(SECOND), ["make and issue", "publish"]);
     let content = world.content();
     assert_eq!(content.former, "");
@@ -171,7 +171,7 @@ fn no_request_is_lost_in_twelve_years_of_rotations() {
 #[test]
 fn no_request_is_lost_when_certificates_live_for_seconds() {
     let policy = Policy { certificate: 20 * SECOND, authority: 60 * SECOND, ..policy() };
-    let mut world = World::new(policy, Stored::Absent, &["", ""]);
+    let mut world = World::new(policy, StoredSecret::Absent, &["", ""]);
     (world.replicas_lag, world.servers_lag) = (SECOND, SECOND);
     let steps = world.run(Duration::from_mins(10));
     let count = |step| steps.iter().filter(|other| **other == step).count();
@@ -188,12 +188,12 @@ fn a_new_authority_waits_until_it_is_trusted_everywhere() {
     world.shown.clear();
     let content = world.content();
     let renewed = perform(&RotationStep::Issue, &content, &world.policy, world.now).unwrap().unwrap();
-    world.stored = Stored::Ours(renewed);
+    world.stored = StoredSecret::Ours(renewed);
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
     let RotationStep::Make { former, issue: false } = &plan.step else { panic!("{plan:?}") };
     assert_eq!(*former, content.authority);
     let made = perform(&plan.step, &world.content(), &world.policy, world.now).unwrap().unwrap();
-    world.stored = Stored::Ours(made.clone());
+    world.stored = StoredSecret::Ours(made.clone());
     let both = format!("{}{}", made.authority, content.authority);
     for (bundles, seconds, is_issued) in [
         (vec![both.clone(), content.authority.clone()], 50, false),
@@ -201,11 +201,11 @@ fn a_new_authority_waits_until_it_is_trusted_everywhere() {
         (vec![both.clone(), both.clone()], 9, false),
         (vec![both.clone(), both], 10, true),
     ] {
-        let live = Live { is_known: true, bundles, unchanged: seconds * SECOND };
+        let live = TrustedBundles { is_known: true, bundles, unchanged: seconds * SECOND };
         let plan = next(&world.stored, &live, &world.policy, world.now + seconds * SECOND);
         assert_eq!(plan.step == RotationStep::Issue, is_issued, "{plan:?}");
     }
-    let unknown = Live { is_known: false, bundles: vec![], unchanged: 20 * DAY };
+    let unknown = TrustedBundles { is_known: false, bundles: vec![], unchanged: 20 * DAY };
     let plan = next(&world.stored, &unknown, &world.policy, world.now + 20 * DAY);
     assert!(matches!(plan.step, RotationStep::Wait { .. }), "{plan:?}");
 }
@@ -228,15 +228,15 @@ fn a_clock_that_jumps_delays_nothing() {
     let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
     let both = format!("{}{}", made.authority, content.authority);
     for (seconds, is_issued) in [(9, false), (10, true)] {
-        let live = Live { is_known: true, bundles: vec![both.clone(); 2], unchanged: seconds * SECOND };
-        let plan = next(&Stored::Ours(made.clone()), &live, &world.policy, now);
+        let live = TrustedBundles { is_known: true, bundles: vec![both.clone(); 2], unchanged: seconds * SECOND };
+        let plan = next(&StoredSecret::Ours(made.clone()), &live, &world.policy, now);
         assert_eq!((plan.bundle.as_deref(), plan.step == RotationStep::Issue), (Some(&*both), is_issued));
     }
     // Back by less than certificates are backdated, while a new authority becomes known.
     let made = make(&content.authority, false, &content, &world.policy, world.now).unwrap();
     let bundle = format!("{}{}", made.authority, content.authority);
-    let live = Live { is_known: true, bundles: vec![bundle; 2], unchanged: 10 * SECOND };
-    let plan = next(&Stored::Ours(made), &live, &world.policy, world.now - 240 * SECOND);
+    let live = TrustedBundles { is_known: true, bundles: vec![bundle; 2], unchanged: 10 * SECOND };
+    let plan = next(&StoredSecret::Ours(made), &live, &world.policy, world.now - 240 * SECOND);
     assert_eq!(plan.step, RotationStep::Issue);
 }
 
@@ -260,7 +260,7 @@ fn another_leader_can_continue_a_rotation_at_any_point() {
     assert_eq!(world.run(DAY).last(), Some(&"keep"), "and nothing is left to be done");
 }
 
-type Damage = fn(&mut Content);
+type Damage = fn(&mut SecretContent);
 
 #[test]
 fn a_secret_that_was_damaged_is_repaired_and_no_request_is_lost() {
@@ -271,7 +271,7 @@ fn a_secret_that_was_damaged_is_repaired_and_no_request_is_lost() {
         ("the authority's key is gone", |c| c.authority_key.clear(), &["make", "publish", "issue"]),
         ("the authority is garbage", |c| c.authority = "x".into(), &["make", "publish", "issue"]),
         ("former authorities are garbage", |c| c.former = "x".into(), &["keep"]),
-        ("everything is gone", |c| *c = Content::default(), &["make", "publish", "issue"]),
+        ("everything is gone", |c| *c = SecretContent::default(), &["make", "publish", "issue"]),
         (
             "only the pair is left",
             |c| (c.authority, c.authority_key) = Default::default(),
@@ -289,7 +289,7 @@ fn a_secret_that_was_damaged_is_repaired_and_no_request_is_lost() {
         world.run(10 * DAY);
         let mut content = world.content();
         damage(&mut content);
-        world.stored = Stored::Ours(content.clone());
+        world.stored = StoredSecret::Ours(content.clone());
         world.take_on(content);
         let steps = world.run(DAY);
         assert_eq!(steps[..want.len()], *want, "{case}: {steps:?}");
@@ -303,15 +303,15 @@ fn a_secret_that_was_damaged_is_repaired_and_no_request_is_lost() {
 #[test]
 fn a_deleted_secret_is_created_again_and_serving_replicas_stay_trusted() {
     let mut world = World::settled();
-    world.stored = Stored::Absent;
+    world.stored = StoredSecret::Absent;
     assert_eq!(world.run(DAY), ["make", "publish", "issue", "publish", "keep"]);
 }
 
 #[test]
 fn bundles_from_elsewhere_are_trusted_until_the_own_certificate_is_everywhere() {
     // As when certificates came from somewhere else so far.
-    let before = make("", true, &Content::default(), &policy(), start()).unwrap();
-    let mut world = World::new(policy(), Stored::Absent, &[&before.authority, &before.authority]);
+    let before = make("", true, &SecretContent::default(), &policy(), start()).unwrap();
+    let mut world = World::new(policy(), StoredSecret::Absent, &[&before.authority, &before.authority]);
     world.shown.push_back((before, start() + Duration::from_mins(30)));
     assert_eq!(world.run(DAY), ["make", "publish", "issue", "publish", "keep"]);
 }
@@ -328,7 +328,7 @@ fn a_bundle_that_was_overwritten_is_written_again() {
 
 #[test]
 fn a_secret_without_the_managed_label_is_not_changed() {
-    let world = World::new(policy(), Stored::Foreign, &["", ""]);
+    let world = World::new(policy(), StoredSecret::Foreign, &["", ""]);
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
     assert_eq!(plan, Rotation { bundle: None, step: RotationStep::Refuse });
 }
@@ -346,7 +346,7 @@ fn other_names_get_another_certificate() {
 
 #[test]
 fn a_first_certificate_is_issued_after_an_hour_even_if_a_configuration_cannot_be_written() {
-    let mut world = World::new(policy(), Stored::Absent, &["", "x"]);
+    let mut world = World::new(policy(), StoredSecret::Absent, &["", "x"]);
     world.live.is_known = false;
     assert_eq!(world.run(59 * Duration::from_mins(1)), ["make"]);
     assert_eq!(world.run(Duration::from_mins(2)), ["issue"]);
@@ -356,17 +356,17 @@ fn a_first_certificate_is_issued_after_an_hour_even_if_a_configuration_cannot_be
 fn replicas_accept_only_certificates_of_a_ca_in_the_secret() {
     let content = World::settled().content();
     let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
-    let check = |content: &Content, names: &[String]| {
+    let check = |content: &SecretContent, names: &[String]| {
         content.serving(&files, names, start() + DAY).map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(check(&content, &policy().names), Ok(()));
     let (certificate, key) = KeyPairs::foreign();
-    let foreign = Content { certificate, key, ..content.clone() };
+    let foreign = SecretContent { certificate, key, ..content.clone() };
     assert!(check(&foreign, &policy().names).unwrap_err().contains("no authority of the Secret"));
     assert!(check(&content, &["other.svc".to_owned()]).unwrap_err().contains("no authority of the Secret"));
-    assert!(check(&Content::default(), &[]).unwrap_err().contains("holds no certificate"));
+    assert!(check(&SecretContent::default(), &[]).unwrap_err().contains("holds no certificate"));
     let data = content.data().into_iter().map(|(key, text)| (key.to_owned(), text.as_bytes().to_vec()));
-    assert_eq!(Content::of(&data.collect()), content);
+    assert_eq!(SecretContent::from_data(&data.collect()), content);
 }
 
 /// Keys and pairs of others.
@@ -374,11 +374,11 @@ struct KeyPairs;
 
 impl KeyPairs {
     fn other() -> String {
-        make("", true, &Content::default(), &policy(), start()).unwrap().key
+        make("", true, &SecretContent::default(), &policy(), start()).unwrap().key
     }
 
     fn foreign() -> (String, String) {
-        let content = make("", true, &Content::default(), &policy(), start()).unwrap();
+        let content = make("", true, &SecretContent::default(), &policy(), start()).unwrap();
         (content.certificate, content.key)
     }
 }

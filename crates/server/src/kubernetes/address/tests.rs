@@ -106,7 +106,7 @@ proptest! {
         let mut want = vec![String::new()];
         want.extend(if group.is_empty() { vec!["api".into(), version] } else { vec!["apis".into(), group, version] });
         want.extend(["namespaces".to_owned(), namespace.clone(), plural]);
-        if let Ok(requests) = Requests::of(&api_version, &kind, &namespace) {
+        if let Ok(requests) = ObjectRequests::for_kind(&api_version, &kind, &namespace) {
             let patch = Patch::Merge(json!({}));
             let params = PatchParams { dry_run: true, ..PatchParams::apply("m").force() };
             let list = ListParams::default().limit(5).labels("a=b");
@@ -178,10 +178,10 @@ fn names_that_kubernetes_allows_are_sent() {
         ("cluster.x-k8s.io/v1beta2", "Machine", "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns-1/machines/a.b-c"),
         ("g/v1alpha1", "AWSCluster", "/apis/g/v1alpha1/namespaces/ns-1/awsclusters/a.b-c"),
     ] {
-        let requests = Requests::of(api_version, kind, "ns-1").unwrap();
+        let requests = ObjectRequests::for_kind(api_version, kind, "ns-1").unwrap();
         assert_eq!(requests.get("a.b-c").unwrap().uri().path(), want);
     }
-    let error = Requests::of("g/v1%62eta2", "Thing", "ns").unwrap_err().to_string();
+    let error = ObjectRequests::for_kind("g/v1%62eta2", "Thing", "ns").unwrap_err().to_string();
     let want = "invalid object reference: the version \"v1%62eta2\" must consist of lower-case letters, digits and \"-\", start with a letter, and \
                     end with a letter or digit";
     assert_eq!(error, want);

@@ -1,12 +1,12 @@
-//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32, RS-34), and hooks that
-//! were marked for it (HK-20).
+//! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32,
+//! RS-34), and hooks that were marked for it (HK-20).
 
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::cluster::{self, ClusterField};
-use super::{ApplyError, Made, VERSION, Work, Written};
-use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
+use super::{ApplyError, CreatedObject, PlanExecution, VERSION, WriteRecord};
+use crate::kubernetes::untyped::{self, ApiRequestError, WriteFailure};
 use engine::topology::plan::{PlanStep, StepAction, TopologyPart};
 use engine::topology::worker::API_VERSION;
 use model::hub::{Hook, ObjectRef};
@@ -14,12 +14,13 @@ use model::hub::{Hook, ObjectRef};
 /// The hooks that follow a step of the control plane (HK-20).
 const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
 
-impl Work<'_> {
-    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
-    /// to them, and the next run makes others.
+impl PlanExecution<'_> {
+    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no
+    /// object refers to them, and the next run makes others.
     ///
-    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by an attempt
-    /// before one that met a conflict; then a template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
+    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by
+    /// an attempt before one that met a conflict; then a template is kept as long as it may be referred to. It is
+    /// deleted with the Cluster at the latest (ROT-11).
     pub(super) async fn clean_up_after(&mut self, failed: &PlanStep, error: &ApplyError) {
         let made = self.made_for(failed);
         if made.is_empty() {
@@ -29,7 +30,7 @@ impl Work<'_> {
         let failure = match error {
             // An earlier attempt may be what has changed the owner.
             _ if error.is_conflict() => WriteFailure::ServerError,
-            _ => error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure),
+            _ => error.source_of().map_or(WriteFailure::Rejected, ApiRequestError::write_failure),
         };
         for made in made {
             let is_free = !is_owner
@@ -50,15 +51,16 @@ impl Work<'_> {
         }
     }
 
-    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the step: the next run would
-    /// call them before the control plane is upgraded (HK-20). The mark of the hook at the end of the upgrade stays.
+    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the
+    /// step: the next run would call them before the control plane is upgraded (HK-20). The mark of the hook at the end
+    /// of the upgrade stays.
     pub(super) async fn unmark_hooks_after(&mut self, failed: &PlanStep) {
         let is_step =
             failed.part == TopologyPart::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
         let (Some(current), true) = (&failed.current, is_step) else { return };
         let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
         let changes = done.filter(|step| step.part == TopologyPart::Cluster).flat_map(|step| &step.changes);
-        let Some(marked) = changes.map(ClusterField::of).find(ClusterField::is_of_hooks) else { return };
+        let Some(marked) = changes.map(ClusterField::for_change).find(ClusterField::is_of_hooks) else { return };
         let stored = untyped::get(self.client, &failed.object).await;
         // A write without an answer may have begun the step.
         if !stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.at(VERSION) == current.at(VERSION))) {
@@ -72,7 +74,7 @@ impl Work<'_> {
                 info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
                 let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
                 self.version.clone_from(&version);
-                self.outcome.written.push(Written { object: cluster, version });
+                self.outcome.written.push(WriteRecord { object: cluster, version });
                 self.outcome.cluster = Some(written);
             }
             Err(error) => {
@@ -81,13 +83,13 @@ impl Work<'_> {
         }
     }
 
-    /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
-    /// deletion of an old template, reverts nothing.
-    fn made_for(&mut self, failed: &PlanStep) -> Vec<Made> {
+    /// Templates that were created in this run only as references of the object that failed. A failed health check, or
+    /// a failed deletion of an old template, reverts nothing.
+    fn made_for(&mut self, failed: &PlanStep) -> Vec<CreatedObject> {
         if failed.action == StepAction::Delete || matches!(failed.part, TopologyPart::WorkerHealthCheck(_)) {
             return Vec::new();
         }
-        let belongs = |made: &mut Made| match (&failed.part, &made.part) {
+        let belongs = |made: &mut CreatedObject| match (&failed.part, &made.part) {
             (TopologyPart::ControlPlane | TopologyPart::ControlPlaneMachines, TopologyPart::ControlPlaneMachines) => {
                 true
             }
@@ -109,7 +111,8 @@ impl Work<'_> {
     }
 }
 
-/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is left.
+/// The annotation with the hooks in `to`, without those of a step that are not in `from` as well; `None` if no hook is
+/// left.
 fn hooks_without_step(from: Option<&Value>, to: Option<&Value>) -> Option<Value> {
     let names = |value: Option<&Value>| -> Vec<String> {
         let text = value.and_then(Value::as_str).unwrap_or_default();

@@ -9,10 +9,10 @@ use crate::kubernetes::untyped;
 use engine::topology::plan::ChangedField;
 use model::hub::{Object, ObjectRef, annotation};
 
-/// How often the Cluster is read again after a write conflict.
+/// Maximum number of reads of the Cluster after write conflicts.
 const ATTEMPTS: usize = 5;
 
-/// One place of a Cluster that changes.
+/// A field of a Cluster that changes.
 #[derive(Debug)]
 pub(super) struct ClusterField<'a> {
     /// Member names from the top.
@@ -22,8 +22,8 @@ pub(super) struct ClusterField<'a> {
 }
 
 impl<'a> ClusterField<'a> {
-    /// The place of a change of a plan: a label, an annotation or a reference.
-    pub(super) fn of(change: &'a ChangedField) -> Self {
+    /// The field of a change of a plan: a label, an annotation or a reference.
+    pub(super) fn for_change(change: &'a ChangedField) -> Self {
         let ChangedField { path, from, to, .. } = change;
         let path = match path.split_once('[') {
             Some((parents, name)) => parents.split('.').chain([name.strip_suffix(']').unwrap_or(name)]).collect(),
@@ -83,9 +83,9 @@ impl<'a> ClusterField<'a> {
 
 /// Writes the places, and nothing else, and returns the Cluster as it is then.
 ///
-/// The patch names the version that the plan was made of. When another client has written the Cluster since, as status is
-/// written all the time, it is read again: new objects must not be lost because of that. The plan
-/// stands as long as none of its places has another value.
+/// The patch names the version that the plan was made of. When another client has written the Cluster since, as status
+/// is written all the time, it is read again: new objects must not be lost because of that. The plan stands as long as
+/// none of its places has another value.
 pub(super) async fn write(
     client: &kube::Client,
     cluster: &ObjectRef,

@@ -9,20 +9,20 @@
 use serde_json::json;
 use tracing::info;
 
-use super::{ApplyError, Work};
+use super::{ApplyError, PlanExecution};
 use crate::kubernetes::untyped;
 use engine::topology::plan::PlanStep;
 use model::hub::Object;
 
-/// A resourceVersion that no stored object has: the first write of an etcd gets 2, and other stores count on from there. An API server
-/// compares it with the version of an existing object (409), and ignores it where there is none.
+/// A resourceVersion that no stored object has: the first write of an etcd gets 2, and other stores count on from
+/// there. An API server compares it with the version of an existing object (409), and ignores it where there is none.
 const OF_NO_OBJECT: &str = "1";
 /// How often an existing object is read anew because another client changed it meanwhile.
 const ATTEMPTS: usize = 5;
 
-impl Work<'_> {
-    /// Creates the object of a step. It never writes over an object with another owner, not even over one that was created a
-    /// moment ago.
+impl PlanExecution<'_> {
+    /// Creates the object of a step. It never writes over an object with another owner, not even over one that was
+    /// created a moment ago.
     pub(super) async fn create(&self, step: &PlanStep, sent: &Object) -> Result<Object, ApplyError> {
         let mut new = sent.clone();
         new.set("metadata.resourceVersion", json!(OF_NO_OBJECT))?;

@@ -1,27 +1,28 @@
 //! Errors of executing a plan.
 
-use crate::kubernetes::overload::Overload;
-use crate::kubernetes::untyped::RequestError;
+use crate::kubernetes::overload::ApiOverload;
+use crate::kubernetes::untyped::ApiRequestError;
 use engine::topology::ownership::Unavailable;
 use model::hub::{ObjectRef, WrongType};
 
-/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the same.
+/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the
+/// same.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Without the name, which is another the next time: a condition that changes with every attempt would wake its Cluster
-    /// each time (RS-36).
+    /// Without the name, which is another the next time: a condition that changes with every attempt would wake its
+    /// Cluster each time (RS-36).
     #[error("failed to create {what}{}", listed(.source))]
     Create {
         /// `Kind.group`.
         what: String,
-        source: Box<RequestError>,
+        source: Box<ApiRequestError>,
     },
     #[error("failed to update {object}: {source}")]
-    Update { object: Box<ObjectRef>, source: Box<RequestError> },
+    Update { object: Box<ObjectRef>, source: Box<ApiRequestError> },
     #[error("failed to delete {object}: {source}")]
-    Delete { object: Box<ObjectRef>, source: Box<RequestError> },
+    Delete { object: Box<ObjectRef>, source: Box<ApiRequestError> },
     #[error("failed to list existing {kind}s: {source}")]
-    List { kind: &'static str, source: Box<RequestError> },
+    List { kind: &'static str, source: Box<ApiRequestError> },
     #[error("{object} exists and does not belong to this Cluster; delete or rename it")]
     Foreign { object: Box<ObjectRef> },
     /// DEC-36.
@@ -37,28 +38,29 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Whether all that is wrong is that something has changed since it was read, so that trying again soon is all it takes.
+    /// Whether all that is wrong is that something has changed since it was read, so that trying again soon is all it
+    /// takes.
     pub fn is_conflict(&self) -> bool {
         match self {
             ApplyError::Changed { .. } => true,
             ApplyError::Several(errors) => errors.iter().all(ApplyError::is_conflict),
-            other => other.source_of().is_some_and(RequestError::is_conflict),
+            other => other.source_of().is_some_and(ApiRequestError::is_conflict),
         }
     }
 
     /// The overload of the API server, if there is nothing else wrong (DEC-106).
-    pub fn overload(&self) -> Option<Overload> {
+    pub fn overload(&self) -> Option<ApiOverload> {
         match self {
             ApplyError::Several(errors) => {
                 let all: Option<Vec<_>> = errors.iter().map(ApplyError::overload).collect();
-                all?.into_iter().reduce(Overload::and)
+                all?.into_iter().reduce(ApiOverload::and)
             }
-            other => other.source_of().and_then(RequestError::overload),
+            other => other.source_of().and_then(ApiRequestError::overload),
         }
     }
 
     /// What the API server said.
-    pub(super) fn source_of(&self) -> Option<&RequestError> {
+    pub(super) fn source_of(&self) -> Option<&ApiRequestError> {
         match self {
             ApplyError::Create { source, .. }
             | ApplyError::Update { source, .. }
@@ -72,24 +74,24 @@ impl ApplyError {
         }
     }
 
-    pub(super) fn create(object: &ObjectRef, source: RequestError) -> Self {
+    pub(super) fn create(object: &ObjectRef, source: ApiRequestError) -> Self {
         let group = object.group();
         let what = if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) };
         ApplyError::Create { what, source: Box::new(source) }
     }
 
-    pub(in crate::kubernetes) fn update(object: &ObjectRef, source: RequestError) -> Self {
+    pub(in crate::kubernetes) fn update(object: &ObjectRef, source: ApiRequestError) -> Self {
         ApplyError::Update { object: Box::new(object.clone()), source: Box::new(source) }
     }
 
-    pub(super) fn delete(object: &ObjectRef, source: RequestError) -> Self {
+    pub(super) fn delete(object: &ObjectRef, source: ApiRequestError) -> Self {
         ApplyError::Delete { object: Box::new(object.clone()), source: Box::new(source) }
     }
 }
 
 /// What an API server says is wrong with a new object, without what names it (RS-36).
-fn listed(source: &RequestError) -> String {
-    let RequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
+fn listed(source: &ApiRequestError) -> String {
+    let ApiRequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes: Vec<_> = causes.map(|cause| format!("{}: {}: {}", cause.reason, cause.field, cause.message)).collect();
     if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) }
@@ -102,10 +104,10 @@ mod tests {
     use super::*;
     use model::hub::ObjectKey;
 
-    fn said(code: u16, message: &str, causes: serde_json::Value) -> RequestError {
+    fn said(code: u16, message: &str, causes: serde_json::Value) -> ApiRequestError {
         let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": message,
             "details": {"name": "blue-x7k2p", "causes": causes}});
-        RequestError::Api(kube::Error::Api(serde_json::from_value(status).unwrap()))
+        ApiRequestError::Api(kube::Error::Api(serde_json::from_value(status).unwrap()))
     }
 
     fn object(name: &str) -> ObjectRef {
@@ -136,7 +138,7 @@ mod tests {
         assert_eq!(text("blue-x7k2p", cause.clone()), want);
         assert_eq!(text("blue-x7k2p", cause.clone()), text("blue-bcdfg", cause));
         assert_eq!(text("blue-x7k2p", json!([])), "failed to create ForgeMachineTemplate.g.io");
-        let silent = ApplyError::create(&object("blue-x7k2p"), RequestError::TimedOut);
+        let silent = ApplyError::create(&object("blue-x7k2p"), ApiRequestError::TimedOut);
         assert_eq!(silent.to_string(), "failed to create ForgeMachineTemplate.g.io");
     }
 

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
-use super::events::{QueuedEvent, Reason, Recorder};
+use super::events::{EventReason, QueuedEvent, Recorder};
 use super::untyped;
 use engine::topology::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::shim::Shim;
@@ -43,11 +43,11 @@ const REPORTER: &str = "topology/cluster-controller";
 const VERSION: &str = "spec.version";
 
 /// The reasons of the events.
-const CREATED: Reason = Reason::normal("TopologyCreate");
-const UPDATED: Reason = Reason::normal("TopologyUpdate");
-const DELETED: Reason = Reason::normal("TopologyDelete");
+const CREATED: EventReason = EventReason::normal("TopologyCreate");
+const UPDATED: EventReason = EventReason::normal("TopologyUpdate");
+const DELETED: EventReason = EventReason::normal("TopologyDelete");
 /// A template is not rotated any more (DEC-35).
-const ROTATION_HELD: Reason = Reason::warning("TopologyRotationHeld");
+const ROTATION_HELD: EventReason = EventReason::warning("TopologyRotationHeld");
 
 /// Whether a Cluster, by its name and uid, is still there and is to stay.
 type GoesOn = Box<dyn Fn(&ObjectKey, &str) -> bool + Send + Sync>;
@@ -67,35 +67,35 @@ impl fmt::Debug for Applier {
 
 /// A plan, and the Cluster that it was made for.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct PlanRun<'a> {
     pub cluster: &'a ObjectKey,
     pub cluster_uid: &'a str,
-    /// The `resourceVersion` of the Cluster that the plan was made of.
+    /// The `resourceVersion` of the Cluster from which the plan was computed.
     pub cluster_version: &'a str,
     pub plan: &'a Plan,
     /// The uid of the shim, if an earlier run of this process created it.
     pub shim: Option<&'a str>,
 }
 
-/// What has become of a plan. Everything that was written stays, even if a later write fails.
+/// The result of a plan. Everything that was written stays, even if a later write fails.
 #[derive(Debug, Default)]
 pub struct AppliedPlan {
     /// In the order in which it was written (RS-11).
-    pub written: Vec<Written>,
+    pub written: Vec<WriteRecord>,
     /// The slots that have templates of new names (DEC-35).
     pub rotated: Vec<TopologyPart>,
     /// The Cluster as the last write left it; `None` when it was not written.
     pub cluster: Option<Object>,
     /// The uid of the shim, when it was created or found (RS-14).
     pub shim: Option<String>,
-    /// The deletion of the shim succeeded; so it does when another object has its name.
+    /// Whether the deletion of the shim succeeded; another object of its name counts as success.
     pub has_deleted_shim: bool,
     pub error: Option<ApplyError>,
 }
 
 /// An object that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteRecord {
     pub object: ObjectRef,
     /// Its `resourceVersion` after the write.
     pub version: String,
@@ -107,21 +107,21 @@ impl Applier {
         Applier { recorder: Recorder::new(client.clone(), REPORTER), client, goes_on: Box::new(|_, _| true) }
     }
 
-    /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed, and what is made
-    /// after its controller has deleted everything would stay (MA-27.15).
+    /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed,
+    /// and what is made after its controller has deleted everything would stay (MA-27.15).
     #[must_use]
     pub(crate) fn only_while(self, goes_on: impl Fn(&ObjectKey, &str) -> bool + Send + Sync + 'static) -> Self {
         Applier { goes_on: Box::new(goes_on), ..self }
     }
 
     /// Executes a plan in its order (RS-12), until the first error.
-    pub async fn apply(&self, run: Run<'_>) -> AppliedPlan {
-        let mut work = Work {
+    pub async fn apply(&self, run: PlanRun<'_>) -> AppliedPlan {
+        let mut work = PlanExecution {
             client: &self.client,
             goes_on: &self.goes_on,
             run,
             version: run.cluster_version.to_owned(),
-            there: BTreeMap::new(),
+            current: BTreeMap::new(),
             made: Vec::new(),
             events: Vec::new(),
             outcome: AppliedPlan::default(),
@@ -132,38 +132,38 @@ impl Applier {
         AppliedPlan { error, ..outcome }
     }
 
-    /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
-    pub(crate) async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
+    /// Writes a Warning event about a Cluster whose template is no longer rotated (DEC-35).
+    pub(crate) async fn report_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
         self.recorder.write(vec![QueuedEvent::now(&cluster, uid, ROTATION_HELD, message)]).await;
     }
 }
 
-/// A plan that is being carried out.
-struct Work<'a> {
+/// The execution of a plan.
+struct PlanExecution<'a> {
     client: &'a kube::Client,
     goes_on: &'a GoesOn,
-    run: Run<'a>,
+    run: PlanRun<'a>,
     /// The `resourceVersion` of the Cluster as it is now.
     version: String,
     /// The topology names of existing workers, once they are listed (RS-27).
-    there: BTreeMap<WorkerKind, BTreeSet<String>>,
+    current: BTreeMap<WorkerKind, BTreeSet<String>>,
     /// Objects that were created or replaced in this run.
-    made: Vec<Made>,
+    made: Vec<CreatedObject>,
     events: Vec<QueuedEvent>,
     outcome: AppliedPlan,
 }
 
-/// An object that was not there before.
-struct Made {
+/// An object that was created.
+struct CreatedObject {
     part: TopologyPart,
     object: ObjectRef,
     uid: String,
 }
 
-impl Work<'_> {
+impl PlanExecution<'_> {
     async fn carry_out(&mut self) -> Result<(), ApplyError> {
-        let Run { cluster, cluster_uid, plan, shim, .. } = self.run;
+        let PlanRun { cluster, cluster_uid, plan, shim, .. } = self.run;
         match plan.shim {
             Shim::Create => self.outcome.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
             Shim::Delete => {
@@ -195,14 +195,14 @@ impl Work<'_> {
         match (&step.sent, &step.part) {
             (None, _) => self.delete(step).await,
             (Some(_), TopologyPart::Cluster) => {
-                self.write_cluster(step, step.changes.iter().map(ClusterField::of).collect()).await
+                self.write_cluster(step, step.changes.iter().map(ClusterField::for_change).collect()).await
             }
             (Some(sent), _) => self.write(step, sent).await,
         }
     }
 
-    /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent (SSA-05), and what
-    /// another write has changed is not overwritten (SSA-24).
+    /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent
+    /// (SSA-05), and what another write has changed is not overwritten (SSA-24).
     async fn write(&mut self, step: &PlanStep, sent: &Object) -> Result<(), ApplyError> {
         let is_new = matches!(step.action, StepAction::Create | StepAction::Rotate);
         let mut sent = sent.clone();
@@ -226,7 +226,7 @@ impl Work<'_> {
         self.note(step, &written);
         if is_new {
             let (part, object) = (step.part.clone(), step.object.clone());
-            self.made.push(Made { part, object, uid: written.uid().to_owned() });
+            self.made.push(CreatedObject { part, object, uid: written.uid().to_owned() });
         }
         if step.action == StepAction::Rotate {
             self.outcome.rotated.push(step.part.clone());
@@ -261,8 +261,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it must not be
-    /// lost. That of a control plane which is not there is left out (RS-18).
+    /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it
+    /// must not be lost. That of a control plane which is not there is left out (RS-18).
     async fn note_infrastructure(&mut self, failed: &PlanStep, left: &[PlanStep], error: ApplyError) -> ApplyError {
         let is_of_control_plane = matches!(
             failed.part,
@@ -274,7 +274,7 @@ impl Work<'_> {
             return error;
         }
         let has_control_plane = is_made(&TopologyPart::ControlPlane);
-        let places = step.changes.iter().map(ClusterField::of);
+        let places = step.changes.iter().map(ClusterField::for_change);
         let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
         match self.write_cluster(step, places).await {
             Ok(()) => error,
@@ -293,11 +293,11 @@ impl Work<'_> {
         if !self.run.plan.steps.iter().any(is_new) {
             return Ok(false);
         }
-        if !self.there.contains_key(&kind) {
+        if !self.current.contains_key(&kind) {
             let names = self.names_of(kind).await?;
-            self.there.insert(kind, names);
+            self.current.insert(kind, names);
         }
-        Ok(self.there.get(&kind).is_some_and(|names| names.contains(name)))
+        Ok(self.current.get(&kind).is_some_and(|names| names.contains(name)))
     }
 
     /// The topology names of the workers of a kind, as the API server has them now (CS-09).
@@ -320,7 +320,7 @@ impl Work<'_> {
         let (action, reason, changes) = (step.action.name(), &step.reason, step.changes.len());
         info!(object = %step.object, action, reason, changes, "Wrote an object");
         let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default();
-        self.outcome.written.push(Written { object: step.object.clone(), version: version.to_owned() });
+        self.outcome.written.push(WriteRecord { object: step.object.clone(), version: version.to_owned() });
     }
 
     /// Records the events of a step.
@@ -337,7 +337,7 @@ impl Work<'_> {
 }
 
 /// The events of a step (EV-01 to EV-09). A control plane template that is deleted has none.
-fn message(step: &PlanStep) -> Option<(Reason, String)> {
+fn message(step: &PlanStep) -> Option<(EventReason, String)> {
     let PlanStep { action, part, object, replaces, .. } = step;
     let what = format!("{} \"{}\"", object.kind, object.key);
     let is_template = matches!(

@@ -1,14 +1,14 @@
 //! The ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
 //!
-//! A ConfigMap of that name belongs to the topology if it has the labels of a topology and the Cluster, by uid, as an owner. Any
-//! other one is neither used nor deleted: garbage collection follows owner references, so an object that another writer
-//! deletes would take infrastructure cluster and control plane with it.
+//! A ConfigMap of that name belongs to the topology if it has the labels of a topology and the Cluster, by uid, as an
+//! owner. Any other one is neither used nor deleted: garbage collection follows owner references, so an object that
+//! another writer deletes would take infrastructure cluster and control plane with it.
 
 use serde_json::{Value, json};
 use tracing::info;
 
 use super::ApplyError;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use engine::topology::shim;
 use engine::topology::worker::API_VERSION;
 use model::hub::{Object, ObjectKey, ObjectRef, label};
@@ -53,8 +53,8 @@ pub(super) fn owner(cluster: &ObjectKey, uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": shim::KIND, "name": shim::name(&cluster.name), "uid": uid})
 }
 
-/// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is there
-/// if it belongs to the topology. One that is gone, or that was replaced meanwhile, is no error.
+/// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is
+/// there if it belongs to the topology. One that is gone, or that was replaced meanwhile, is no error.
 pub(super) async fn delete(
     client: &kube::Client,
     cluster: &ObjectKey,
@@ -91,6 +91,6 @@ fn is_ours(found: &Object, cluster: &ObjectKey, uid: &str) -> bool {
 }
 
 /// It was there a moment ago.
-fn there(found: Option<Object>) -> Result<Object, RequestError> {
-    found.ok_or(RequestError::NoObject)
+fn there(found: Option<Object>) -> Result<Object, ApiRequestError> {
+    found.ok_or(ApiRequestError::NoObject)
 }

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubernetes::scripted::{Answer, Script, status};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer, status};
 use engine::topology::plan::{Certainty, ChangedField};
 use model::hub::ObjectKey;
 
@@ -75,17 +75,17 @@ fn create(part: TopologyPart, name: &str) -> PlanStep {
 }
 
 /// An answer with an object that was written.
-fn written(name: &str) -> Answer {
-    Answer::ok(
+fn written(name: &str) -> ScriptedAnswer {
+    ScriptedAnswer::ok(
         json!({"metadata": {"namespace": "ns", "name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "8"}}),
     )
 }
 
 /// Another answer than that.
-fn refused(code: u16) -> Answer {
+fn refused(code: u16) -> ScriptedAnswer {
     let mut status = status(code, "Refused");
     status["details"] = json!({"causes": [{"reason": "FieldValueInvalid", "field": "spec.a", "message": "no"}]});
-    Answer::Object(StatusCode::from_u16(code).unwrap(), status)
+    ScriptedAnswer::Object(StatusCode::from_u16(code).unwrap(), status)
 }
 
 /// Carries steps out. Events are let in.
@@ -102,7 +102,7 @@ async fn carry_out_plan(script: &Script, plan: &Plan) -> AppliedPlan {
 async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> AppliedPlan {
     let applier = Applier::new(script.client());
     let cluster = ObjectKey::new("ns", "blade");
-    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };
+    let run = PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };
     let outcome = applier.apply(run).await;
     assert_eq!(script.left(), 0, "{:?}", outcome.error);
     outcome
@@ -110,24 +110,29 @@ async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> 
 
 /// A script that applies, and that receives the result at the end.
 trait Lines {
-    fn applies(&self, path: &str, answer: Answer) -> &Self;
-    fn deletes(&self, path: &str, uid: &str, answer: Answer) -> &Self;
+    fn applies(&self, path: &str, answer: ScriptedAnswer) -> &Self;
+    fn deletes(&self, path: &str, uid: &str, answer: ScriptedAnswer) -> &Self;
     fn hears(&self, times: usize) -> &Self;
 }
 
 impl Lines for Script {
-    fn applies(&self, path: &str, answer: Answer) -> &Self {
+    fn applies(&self, path: &str, answer: ScriptedAnswer) -> &Self {
         self.expect(&Method::PATCH, path, &["fieldManager=capi-topology", "force=true"], answer)
     }
 
-    fn deletes(&self, path: &str, uid: &str, answer: Answer) -> &Self {
+    fn deletes(&self, path: &str, uid: &str, answer: ScriptedAnswer) -> &Self {
         let precondition = format!("\"preconditions\":{{\"uid\":\"{uid}\"}}");
         self.expect(&Method::DELETE, path, &[&precondition], answer)
     }
 
     fn hears(&self, times: usize) -> &Self {
         (0..times).fold(self, |script, _| {
-            script.expect(&Method::POST, EVENTS, &["topology/cluster-controller"], Answer::ok(json!({"metadata": {}})))
+            script.expect(
+                &Method::POST,
+                EVENTS,
+                &["topology/cluster-controller"],
+                ScriptedAnswer::ok(json!({"metadata": {}})),
+            )
         })
     }
 }
@@ -139,7 +144,11 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
     script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), written("cells"));
     script.applies(&format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain"), refused(422));
-    script.deletes(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), "uid-of-cells", Answer::ok(json!({})));
+    script.deletes(
+        &format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"),
+        "uid-of-cells",
+        ScriptedAnswer::ok(json!({})),
+    );
     let words = ["\"infrastructureRef\":{", "\"resourceVersion\":\"7\"", "\"uid\":\"uid\""];
     script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &words, written("blade")).hears(3);
     let steps = vec![
@@ -156,11 +165,13 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
     let names: Vec<_> = outcome.written.iter().map(|one| &*one.object.key.name).collect();
     assert_eq!(names, ["ground", "cells", "blade"]);
 
-    // Both errors are told when the Cluster cannot be written either.
+    // Both errors are reported when the Cluster cannot be written either.
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground"));
     script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/cells"), refused(422));
-    script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &[], Answer::error(403, "Forbidden")).hears(1);
+    script
+        .expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &[], ScriptedAnswer::error(403, "Forbidden"))
+        .hears(1);
     let error = carry_out(&script, steps.clone()).await.error.unwrap().to_string();
     let want = "failed to create ForgeMachineTemplate.infrastructure.cluster.x-k8s.io: FieldValueInvalid: spec.a: no; \
                 failed to update Cluster ns/blade: scripted Forbidden";
@@ -190,7 +201,7 @@ async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_execute
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
     let steps = vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain")];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
-    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
+    let run = PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
     let outcome = Applier::new(script.client()).only_while(goes_on).apply(run).await;
     assert_eq!(script.left(), 0);
     assert!(outcome.error.unwrap().is_conflict());
@@ -228,7 +239,7 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
         vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain"), references()];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
     let outcome = applier
-        .apply(Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
+        .apply(PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
         .await;
     assert!(outcome.error.is_some());
     let reference = json!({"apiGroup": "g", "kind": "K", "name": "infrastructureRef"});
@@ -247,9 +258,9 @@ async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_
     let templates = format!("{INFRASTRUCTURE}/forgemachinetemplates");
     let brain = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
     for (answer, is_fine) in [
-        (Answer::ok(json!({})), true),
-        (Answer::error(404, "NotFound"), true),
-        (Answer::error(403, "Forbidden"), false),
+        (ScriptedAnswer::ok(json!({})), true),
+        (ScriptedAnswer::error(404, "NotFound"), true),
+        (ScriptedAnswer::error(403, "Forbidden"), false),
     ] {
         let script = Script::default();
         script.applies(&format!("{templates}/new"), written("new")).applies(&brain, written("brain"));
@@ -260,7 +271,7 @@ async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_
     }
 }
 
-/// What becomes of the templates of a machine deployment when it cannot be written.
+/// The templates of a machine deployment when it cannot be written.
 fn deployment(action: StepAction) -> Vec<PlanStep> {
     let of = |part: fn(WorkerKind, String) -> TopologyPart| part(MD, "md".to_owned());
     let template = if action == StepAction::Create { StepAction::Create } else { StepAction::Rotate };
@@ -284,21 +295,21 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
                 script.get(
                     &format!("{CORE}/machinedeployments"),
                     &["labelSelector"],
-                    Answer::ok(json!({"items": null})),
+                    ScriptedAnswer::ok(json!({"items": null})),
                 );
             }
             script.applies(&metal, written("metal"));
             script
         };
         let both_go = |script: &Script| {
-            script.deletes(&metal, "uid-of-metal", Answer::ok(json!({})));
-            script.deletes(&boot, "uid-of-boot", Answer::ok(json!({}))).hears(2);
+            script.deletes(&metal, "uid-of-metal", ScriptedAnswer::ok(json!({})));
+            script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(2);
         };
         // Nothing refers to the first when the second fails, whether or not the second was stored.
         let script = begun();
         script
-            .applies(&boot, Answer::Silence)
-            .deletes(&metal, "uid-of-metal", Answer::error(403, "Forbidden"))
+            .applies(&boot, ScriptedAnswer::Silence)
+            .deletes(&metal, "uid-of-metal", ScriptedAnswer::error(403, "Forbidden"))
             .hears(1);
         assert!(carry_out(&script, deployment(action)).await.error.is_some());
 
@@ -312,20 +323,20 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
         // The API server does not know: it is looked at what there is.
         let refers = json!({"metadata": {"name": "md-object"}, "spec": {"infrastructureRef": {"name": "metal"}}});
         let script = begun();
-        script.applies(&boot, written("boot")).applies(&md, Answer::error(500, "InternalError"));
-        script.get(&md, &[], Answer::ok(refers.clone())).get(&md, &[], Answer::ok(refers));
-        script.deletes(&boot, "uid-of-boot", Answer::ok(json!({}))).hears(2);
+        script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::error(500, "InternalError"));
+        script.get(&md, &[], ScriptedAnswer::ok(refers.clone())).get(&md, &[], ScriptedAnswer::ok(refers));
+        script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(2);
         carry_out(&script, deployment(action)).await.error.unwrap();
         let script = begun();
-        script.applies(&boot, written("boot")).applies(&md, Answer::error(500, "InternalError"));
-        script.get(&md, &[], Answer::error(404, "NotFound"));
-        script.deletes(&metal, "uid-of-metal", Answer::ok(json!({})));
-        script.get(&md, &[], Answer::error(403, "Forbidden")).hears(2);
+        script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::error(500, "InternalError"));
+        script.get(&md, &[], ScriptedAnswer::error(404, "NotFound"));
+        script.deletes(&metal, "uid-of-metal", ScriptedAnswer::ok(json!({})));
+        script.get(&md, &[], ScriptedAnswer::error(403, "Forbidden")).hears(2);
         carry_out(&script, deployment(action)).await.error.unwrap();
 
         // It says nothing: what may be referred to stays.
         let script = begun();
-        script.applies(&boot, written("boot")).applies(&md, Answer::Silence).hears(2);
+        script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::Silence).hears(2);
         carry_out(&script, deployment(action)).await.error.unwrap();
     }
 }
@@ -345,9 +356,13 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
         (format!("{INFRASTRUCTURE}/forgemachinepools/metal"), format!("{BOOTSTRAP}/kubeadmconfigs/boot"));
     let mp = format!("{CORE}/machinepools/mp-object");
     let script = Script::default();
-    script.get(&format!("{CORE}/machinepools"), &[], Answer::ok(json!({"items": []})));
+    script.get(&format!("{CORE}/machinepools"), &[], ScriptedAnswer::ok(json!({"items": []})));
     script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422));
-    script.deletes(&metal, "uid-of-metal", Answer::ok(json!({}))).deletes(&boot, "uid-of-boot", Answer::ok(json!({})));
+    script.deletes(&metal, "uid-of-metal", ScriptedAnswer::ok(json!({}))).deletes(
+        &boot,
+        "uid-of-boot",
+        ScriptedAnswer::ok(json!({})),
+    );
     script.hears(2);
     carry_out(&script, pool(StepAction::Create)).await.error.unwrap();
     let script = Script::default();
@@ -355,7 +370,7 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
     carry_out(&script, pool(StepAction::Apply)).await.error.unwrap();
 
     let script = Script::default();
-    script.get(&format!("{CORE}/machinedeployments"), &[], Answer::ok(json!({"items": []})));
+    script.get(&format!("{CORE}/machinedeployments"), &[], ScriptedAnswer::ok(json!({"items": []})));
     let steps =
         [deployment(StepAction::Create), vec![create(TopologyPart::WorkerHealthCheck("md".to_owned()), "check")]]
             .concat();
@@ -374,7 +389,7 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
 async fn without_the_live_list_no_worker_is_created() {
     // RS-27
     let script = Script::default();
-    script.get(&format!("{CORE}/machinedeployments"), &[], Answer::error(403, "Forbidden"));
+    script.get(&format!("{CORE}/machinedeployments"), &[], ScriptedAnswer::error(403, "Forbidden"));
     let error = carry_out(&script, deployment(StepAction::Create)).await.error.unwrap().to_string();
     assert_eq!(error, "failed to list existing MachineDeployments: scripted Forbidden");
 }
@@ -382,7 +397,7 @@ async fn without_the_live_list_no_worker_is_created() {
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 /// The shim of `ns/blade` as the API server has it, with some of its metadata changed.
-fn shim(changed: Value) -> Answer {
+fn shim(changed: Value) -> ScriptedAnswer {
     let labels = json!({(label::CLUSTER_NAME): "blade", (label::OWNED): ""});
     let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid"});
     let mut metadata = json!({"namespace": "ns", "name": "blade-shim", "uid": "uid-of-shim", "labels": labels,
@@ -390,7 +405,7 @@ fn shim(changed: Value) -> Answer {
     for (name, value) in changed.as_object().unwrap() {
         metadata[name] = value.clone();
     }
-    Answer::ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+    ScriptedAnswer::ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
 }
 
 /// What ConfigMaps of the name of the shim have that are none.
@@ -418,7 +433,7 @@ async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
     let owner = "\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"blade-shim\",\"uid\":\"uid-of-shim\"}]";
     let script = Script::default();
     let words = ["\"uid\":\"uid\"", "\"name\":\"blade-shim\"", label::OWNED];
-    script.expect(&Method::POST, CONFIG_MAPS, &words, Answer::error(409, "AlreadyExists"));
+    script.expect(&Method::POST, CONFIG_MAPS, &words, ScriptedAnswer::error(409, "AlreadyExists"));
     script.get(&map, &[], shim(json!({})));
     script.expect(&Method::PATCH, &ground, &[owner], written("ground")).hears(1);
     let outcome = carry_out_plan(&script, &made).await;
@@ -426,7 +441,7 @@ async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
 
     for changed in foreign() {
         let script = Script::default();
-        script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+        script.expect(&Method::POST, CONFIG_MAPS, &[], ScriptedAnswer::error(409, "AlreadyExists"));
         script.get(&map, &[], shim(changed.clone()));
         let outcome = carry_out_plan(&script, &made).await;
         let want = "ConfigMap ns/blade-shim exists and does not belong to this Cluster; delete or rename it";
@@ -436,12 +451,12 @@ async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
 
     // With an owner that is being deleted, garbage collection would delete what it owns.
     let script = Script::default();
-    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+    script.expect(&Method::POST, CONFIG_MAPS, &[], ScriptedAnswer::error(409, "AlreadyExists"));
     script.get(&map, &[], shim(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
     assert!(carry_out_plan(&script, &made).await.error.unwrap().is_conflict());
 
     let script = Script::default();
-    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(403, "Forbidden"));
+    script.expect(&Method::POST, CONFIG_MAPS, &[], ScriptedAnswer::error(403, "Forbidden"));
     let error = carry_out_plan(&script, &made).await.error.unwrap();
     assert_eq!(error.to_string(), "failed to create ConfigMap");
 }
@@ -451,15 +466,15 @@ async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
     // RS-14, DEC-47
     let map = format!("{CONFIG_MAPS}/blade-shim");
     let plan = with_shim(Vec::new(), Shim::Delete);
-    let conflict = || Answer::error(409, "Conflict");
-    let gone = || Answer::error(404, "NotFound");
-    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+    let conflict = || ScriptedAnswer::error(409, "Conflict");
+    let gone = || ScriptedAnswer::error(404, "NotFound");
+    for answer in [ScriptedAnswer::ok(json!({})), gone(), conflict()] {
         let script = Script::default();
         script.deletes(&map, "uid-of-another-run", answer);
         let error = carry_out_plan_of(&script, &plan, Some("uid-of-another-run")).await.error;
         assert!(error.is_none(), "{error:?}");
     }
-    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+    for answer in [ScriptedAnswer::ok(json!({})), gone(), conflict()] {
         let script = Script::default();
         script.get(&map, &[], shim(json!({}))).deletes(&map, "uid-of-shim", answer);
         assert!(carry_out_plan(&script, &plan).await.error.is_none());
@@ -497,8 +512,8 @@ async fn hooks_are_marked_first_and_without_an_event() {
     let there = json!({"metadata": {"uid": "uid", "resourceVersion": "9", "annotations":
         {"runtime.cluster.x-k8s.io/pending-hooks": "C"}}});
     let script = Script::default();
-    script.expect(&Method::PATCH, &cluster, &[], Answer::error(409, "Conflict"));
-    script.get(&cluster, &[], Answer::ok(there));
+    script.expect(&Method::PATCH, &cluster, &[], ScriptedAnswer::error(409, "Conflict"));
+    script.get(&cluster, &[], ScriptedAnswer::ok(there));
     let error = carry_out(&script, vec![mark, references()]).await.error.unwrap();
     assert!(error.is_conflict(), "{error}");
 }
@@ -533,10 +548,10 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
     let unmarked = "\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,AfterClusterUpgrade\"";
     for (stored, is_unmarked) in [
-        (Answer::ok(at("4", "v1.32.0")), true),
-        (Answer::ok(at("4", "v1.33.0")), false),
-        (Answer::error(503, "ServiceUnavailable"), false),
-        (Answer::error(404, "NotFound"), false),
+        (ScriptedAnswer::ok(at("4", "v1.32.0")), true),
+        (ScriptedAnswer::ok(at("4", "v1.33.0")), false),
+        (ScriptedAnswer::error(503, "ServiceUnavailable"), false),
+        (ScriptedAnswer::error(404, "NotFound"), false),
     ] {
         let script = Script::default();
         script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
@@ -562,15 +577,15 @@ async fn a_cluster_that_was_created_again_is_not_the_planned_one() {
         json!({"metadata": {"uid": "uid", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z"}}),
     ] {
         let script = Script::default();
-        script.expect(&Method::PATCH, &cluster, &[], Answer::error(409, "Conflict"));
-        script.get(&cluster, &[], Answer::ok(there));
+        script.expect(&Method::PATCH, &cluster, &[], ScriptedAnswer::error(409, "Conflict"));
+        script.get(&cluster, &[], ScriptedAnswer::ok(there));
         assert!(carry_out(&script, vec![references()]).await.error.unwrap().is_conflict());
     }
     let script = Script::default();
     for version in ["7", "8", "8", "8", "8"] {
         let version = format!("\"resourceVersion\":\"{version}\"");
-        script.expect(&Method::PATCH, &cluster, &[&version], Answer::error(409, "Conflict"));
-        script.get(&cluster, &[], Answer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8"}})));
+        script.expect(&Method::PATCH, &cluster, &[&version], ScriptedAnswer::error(409, "Conflict"));
+        script.get(&cluster, &[], ScriptedAnswer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8"}})));
     }
     let error = carry_out(&script, vec![references()]).await.error.unwrap();
     assert_eq!(error.to_string(), "Cluster ns/blade has changed since it was read");
@@ -582,11 +597,11 @@ async fn events_that_cannot_be_written_do_not_stop_a_run() {
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
     let script = Script::default();
     script.applies(&ground, written("ground"));
-    script.expect(&Method::POST, EVENTS, &[], Answer::error(403, "Forbidden"));
+    script.expect(&Method::POST, EVENTS, &[], ScriptedAnswer::error(403, "Forbidden"));
     let update = || vec![step(StepAction::Apply, TopologyPart::Infrastructure, "ground")];
     assert!(carry_out(&script, update()).await.error.is_none());
     let script = Script::default();
-    script.applies(&ground, written("ground")).expect(&Method::POST, EVENTS, &[], Answer::Silence);
+    script.applies(&ground, written("ground")).expect(&Method::POST, EVENTS, &[], ScriptedAnswer::Silence);
     assert!(carry_out(&script, update()).await.error.is_none());
 }
 
@@ -599,7 +614,7 @@ fn messages_are_those_of_the_specification() {
     };
     let worker = |kind| TopologyPart::Worker(kind, "w".to_owned());
     let smith = || TopologyPart::WorkerInfrastructure(MD, "w".to_owned());
-    let cases: BTreeMap<&str, (Reason, PlanStep)> = [
+    let cases: BTreeMap<&str, (EventReason, PlanStep)> = [
         ("Created ForgeCluster \"ns/n\"", (CREATED, create(TopologyPart::Infrastructure, "n"))),
         ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(StepAction::Apply, TopologyPart::Infrastructure, "n"))),
         ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(StepAction::Apply, smith(), "n"))),

@@ -1,7 +1,7 @@
 //! Applies to objects that exist, which an API server refuses once another write has changed them (SSA-24).
 //!
-//! A request that was given up, or one of a former leader, may arrive after newer writes. It carries the resourceVersion of the object
-//! that it was computed from, so it cannot overwrite them.
+//! A request that was given up, or one of a former leader, may arrive after newer writes. It carries the
+//! resourceVersion of the object that it was computed from, so it cannot overwrite them.
 
 use serde_json::{Value, json};
 use tracing::debug;
@@ -16,8 +16,8 @@ const ATTEMPTS: usize = 5;
 
 /// Applies `sent` to an object that was `current` when its plan was made.
 ///
-/// A status that another client has written since, or a finalizer, is no reason to plan again: then the object is read and the apply
-/// is sent once more. Any other change is a conflict.
+/// A status that another client has written since, or a finalizer, is no reason to plan again: then the object is read
+/// and the apply is sent once more. Any other change is a conflict.
 pub(super) async fn apply(client: &kube::Client, mut sent: Object, current: &Object) -> Result<Object, ApplyError> {
     let (reference, planned) = (current.reference(), basis(current));
     let mut version = version_of(current);
@@ -46,8 +46,8 @@ fn version_of(object: &Object) -> String {
     object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned()
 }
 
-/// What a plan depends on. Everything else changes without any effect on what is applied: the status, finalizers, and the fields of
-/// other field managers, which count by their values.
+/// What a plan depends on. Everything else changes without any effect on what is applied: the status, finalizers, and
+/// the fields of other field managers, which count by their values.
 fn basis(object: &Object) -> Object {
     let mut basis = object.clone();
     for path in ["status", "metadata.resourceVersion", "metadata.generation", "metadata.finalizers"] {
@@ -67,7 +67,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machinedeployments/md";
 
@@ -93,7 +93,7 @@ mod tests {
         applied
     }
 
-    fn applies(script: &Script, version: &str, answer: Answer) {
+    fn applies(script: &Script, version: &str, answer: ScriptedAnswer) {
         let words = ["fieldManager=capi-topology", &format!("\"resourceVersion\":\"{version}\"")];
         script.expect(&Method::PATCH, PATH, &words, answer);
     }
@@ -102,7 +102,7 @@ mod tests {
     async fn an_apply_carries_the_version_that_it_was_computed_from() {
         // SSA-24
         let script = Script::default();
-        applies(&script, "7", Answer::ok(at("8", |_| ())));
+        applies(&script, "7", ScriptedAnswer::ok(at("8", |_| ())));
         assert!(applied(&script).await.is_ok());
     }
 
@@ -110,7 +110,7 @@ mod tests {
     async fn a_newer_status_is_no_reason_to_plan_again() {
         // SSA-24
         let script = Script::default();
-        applies(&script, "7", Answer::error(409, "Conflict"));
+        applies(&script, "7", ScriptedAnswer::error(409, "Conflict"));
         let newer = |version: &str| {
             at(version, |object| {
                 object["status"] = json!({"replicas": 1});
@@ -120,10 +120,10 @@ mod tests {
                 object["metadata"]["managedFields"][0]["time"] = json!("2030-01-01T00:00:00Z");
             })
         };
-        script.get(PATH, &[], Answer::ok(newer("9")));
-        applies(&script, "9", Answer::error(409, "Conflict"));
-        script.get(PATH, &[], Answer::ok(newer("11")));
-        applies(&script, "11", Answer::ok(at("12", |_| ())));
+        script.get(PATH, &[], ScriptedAnswer::ok(newer("9")));
+        applies(&script, "9", ScriptedAnswer::error(409, "Conflict"));
+        script.get(PATH, &[], ScriptedAnswer::ok(newer("11")));
+        applies(&script, "11", ScriptedAnswer::ok(at("12", |_| ())));
         assert!(applied(&script).await.is_ok());
     }
 
@@ -139,23 +139,23 @@ mod tests {
         ];
         for edit in edits {
             let script = Script::default();
-            applies(&script, "7", Answer::error(409, "Conflict"));
-            script.get(PATH, &[], Answer::ok(at("9", edit)));
+            applies(&script, "7", ScriptedAnswer::error(409, "Conflict"));
+            script.get(PATH, &[], ScriptedAnswer::ok(at("9", edit)));
             let error = applied(&script).await.unwrap_err();
             assert!(error.is_conflict(), "{error}");
             assert_eq!(error.to_string(), "MachineDeployment ns/md has changed since it was read");
         }
         let script = Script::default();
-        applies(&script, "7", Answer::error(409, "Conflict"));
-        script.get(PATH, &[], Answer::error(404, "NotFound"));
+        applies(&script, "7", ScriptedAnswer::error(409, "Conflict"));
+        script.get(PATH, &[], ScriptedAnswer::error(404, "NotFound"));
         assert!(applied(&script).await.unwrap_err().is_conflict());
     }
 
     #[tokio::test]
     async fn a_conflict_about_something_else_is_an_error_at_once() {
         let script = Script::default();
-        applies(&script, "7", Answer::error(409, "Conflict"));
-        script.get(PATH, &[], Answer::ok(at("7", |_| ())));
+        applies(&script, "7", ScriptedAnswer::error(409, "Conflict"));
+        script.get(PATH, &[], ScriptedAnswer::ok(at("7", |_| ())));
         let error = applied(&script).await.unwrap_err();
         assert_eq!(error.to_string(), "failed to update MachineDeployment ns/md: scripted Conflict");
     }

@@ -22,7 +22,7 @@ use tls::identity::ServerIdentity;
 use tls::pair::CertificateFiles;
 
 /// Extensions with one whose only handler ignores failures, at a port of this machine.
-fn extensions(port: u16) -> Extensions {
+fn extensions(port: u16) -> ExtensionCaller {
     // Every namespace is selected, so nothing is read from the cluster.
     let client = kube::Client::new(
         tower::service_fn(async |_: http::Request<kube::client::Body>| {
@@ -30,7 +30,7 @@ fn extensions(port: u16) -> Extensions {
         }),
         "default",
     );
-    let extensions = Extensions::new(client, Clients::new(None), Arc::default());
+    let extensions = ExtensionCaller::new(client, Clients::new(None), Arc::default());
     let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "GeneratePatches"});
     let handler = json!({"name": "gen", "requestHook": hook, "failurePolicy": "Ignore", "timeoutSeconds": 30});
     let certificate = CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap();
@@ -39,7 +39,7 @@ fn extensions(port: u16) -> Extensions {
 }
 
 /// Registers an extension with these handlers.
-fn register(extensions: &Extensions, port: u16, ca: &str, handlers: &[Value]) {
+fn register(extensions: &ExtensionCaller, port: u16, ca: &str, handlers: &[Value]) {
     let answer = json!({"status": "Success", "handlers": handlers}).to_string();
     let registration =
         Registration::from_discovery("ext", &RawValue::from_string(answer).unwrap(), BTreeMap::new()).unwrap();
@@ -99,7 +99,7 @@ impl Slow {
     }
 
     /// What a process that begins knows of it.
-    fn extensions(&self) -> Extensions {
+    fn extensions(&self) -> ExtensionCaller {
         let extensions = extensions(self.port);
         let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "BeforeClusterCreate"});
         let handler = |name: &&str| json!({"name": name, "requestHook": hook, "timeoutSeconds": 30});
@@ -115,7 +115,7 @@ impl Slow {
 
 /// The hook for a Cluster with this version, in a run that calls extensions for this time.
 async fn before_create(
-    extensions: &Extensions,
+    extensions: &ExtensionCaller,
     version: &str,
     patience: Duration,
 ) -> Result<Found<HookAnswer>, String> {

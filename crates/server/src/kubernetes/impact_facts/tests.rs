@@ -18,7 +18,7 @@ const DEFINITION: &str =
 struct Site {
     server: ApiServer,
     cache: Arc<Cache>,
-    watched: Arc<Watched>,
+    watched: Arc<ImpactWatches>,
     metrics: Arc<Metrics>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -30,12 +30,12 @@ impl Drop for Site {
 }
 
 impl Site {
-    fn new(bounds: Bounds) -> Self {
+    fn new(bounds: FactLimits) -> Self {
         let (server, metrics) = (ApiServer::default(), Arc::new(Metrics::default()));
         let cache = Arc::new(Cache::new(Facts::complete([], [])));
         let client = server.client();
         let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
-        let watched = Watched::new(&client, &cache, definitions, Arc::default(), bounds, &metrics);
+        let watched = ImpactWatches::new(&client, &cache, definitions, Arc::default(), bounds, &metrics);
         let watched = Arc::new(watched);
         let tasks = vec![tokio::spawn(follow), tokio::spawn(watched.clone().follow())];
         Site { server, cache, watched, metrics, tasks }
@@ -117,8 +117,8 @@ fn path(template: &str) -> String {
     format!("/apis/{GROUP}/v1/namespaces/ns/atemplates/{template}")
 }
 
-fn ample() -> Bounds {
-    Bounds { schemas: 1 << 20, templates: Some(1 << 20) }
+fn ample() -> FactLimits {
+    FactLimits { schemas: 1 << 20, templates: Some(1 << 20) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,11 +176,11 @@ async fn templates_that_cannot_be_listed_or_read_are_not_known() {
     site.server.refuse(&http::Method::GET, &path("one"), 500);
     site.until("it is listed", |site| site.size("one") == Found::Absent).await;
 
-    let unwatched = Site::new(Bounds { templates: None, ..ample() });
+    let unwatched = Site::new(FactLimits { templates: None, ..ample() });
     unwatched.put_class("a", &["one"]);
     timeout(Duration::from_secs(20), unwatched.watched.settled()).await.unwrap();
     assert!(unwatched.unreadable("one").contains("--watch-templates"));
-    let small = Site::new(Bounds { templates: Some(10), ..ample() });
+    let small = Site::new(FactLimits { templates: Some(10), ..ample() });
     small.put_template("one", 1, &json!({}));
     small.put_class("a", &["one"]);
     small.until("it does not fit", |site| site.unreadable("one").contains("no memory left")).await;
@@ -212,7 +212,7 @@ async fn a_schema_is_read_once_for_each_generation_of_its_definition() {
 
     site.put_class("a", &[]);
     site.until("no class needs it", |site| site.faults().is_none()).await;
-    let small = Site::new(Bounds { schemas: 1, ..ample() });
+    let small = Site::new(FactLimits { schemas: 1, ..ample() });
     small.define(1, "string");
     small.put_class("a", &["one"]);
     small.until("it is read", |site| site.reads("schema", "found") == 1).await;

@@ -400,7 +400,7 @@ async fn a_longer_lease_is_held_on_a_slow_api_server() {
 async fn a_version_of_the_lease_that_goes_back_begins_a_new_term() {
     // DEC-105
     let server = ApiServer::default();
-    let history = Arc::new(crate::kubernetes::history::History::default());
+    let history = Arc::new(crate::kubernetes::history::ApiHistory::default());
     let (metrics, stop) = (Arc::new(Metrics::default()), CancellationToken::new());
     let candidacy = Candidacy { identity: "one".to_owned(), ..Candidacy::new("ns", "topologist", LEASE) };
     let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());

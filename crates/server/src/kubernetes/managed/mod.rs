@@ -25,66 +25,67 @@ use tracing::warn;
 
 use self::object_store::ObjectStore;
 pub(super) use self::object_store::slim;
-use super::Selection as Selected;
+use super::WatchSelection as Selected;
 use super::address::{self, Resource};
-use super::follow::{self, Observation, WatchedKind};
 use super::list_watch::Fault;
+use super::observations::{self, Observation, WatchedKind};
+use super::raw_object::RawObject;
 use super::templates::{MOST_KINDS, ObjectKind};
 use super::unlisted::Unlisted;
-use super::written::Written;
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
 use model::world::{Found, Selection};
 
-/// What became different.
+/// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed<'a> {
+pub struct ObjectChange<'a> {
     pub kind: &'a ObjectKind,
     pub key: &'a ObjectKey,
     /// The name of the Cluster that its label names.
     pub cluster: Option<&'a str>,
 }
 
-type Listener = dyn Fn(Changed<'_>) + Send + Sync;
+type Listener = dyn Fn(ObjectChange<'_>) + Send + Sync;
 
-/// The objects of the kinds that were asked for. Dropping it ends every watch.
-pub struct Managed {
+/// The objects of the kinds that topologies use. Dropping it ends every watch.
+pub struct ManagedObjects {
     client: kube::Client,
     namespace: Option<String>,
     metrics: Arc<Metrics>,
     changed: Arc<Listener>,
-    kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
+    kinds: Mutex<BTreeMap<ObjectKind, FollowedKind>>,
     /// Counts the kinds that became known.
     listings: watch::Sender<u64>,
 }
 
-struct Followed {
+struct FollowedKind {
     object_store: Arc<ObjectStore>,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<KindState>,
     since: Instant,
     _watch: AbortOnDropHandle<()>,
 }
 
-impl Followed {
+impl FollowedKind {
     fn is_unserved(&self) -> bool {
-        *self.state.borrow() == State::Unserved
+        *self.state.borrow() == KindState::Unserved
     }
 }
 
-/// Gives up the kind that could not be listed for longest. The API server answers "forbidden" for a kind that it does not serve,
-/// unless its client may list every kind, so a user who can name kinds could fill all places with such names.
-fn make_room(kinds: &mut BTreeMap<ObjectKind, Followed>) -> bool {
-    let has_failed = |followed: &Followed| {
-        matches!(*followed.state.borrow(), State::Refused { .. }) && followed.since.elapsed() >= UNSERVED
+/// Gives up the kind that could not be listed for longest. The API server answers "forbidden" for a kind that it does
+/// not serve, unless its client may list every kind, so a user who can name kinds could fill all places with such
+/// names.
+fn make_room(kinds: &mut BTreeMap<ObjectKind, FollowedKind>) -> bool {
+    let has_failed = |followed: &FollowedKind| {
+        matches!(*followed.state.borrow(), KindState::Refused { .. }) && followed.since.elapsed() >= UNSERVED
     };
     let failed = kinds.iter().filter(|(_, followed)| has_failed(followed));
     let oldest = failed.min_by_key(|(_, followed)| followed.since).map(|(kind, _)| kind.clone());
     oldest.is_some_and(|oldest| kinds.remove(&oldest).is_some())
 }
 
-/// How far the watch of a kind is.
+/// The progress of the watch of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum KindState {
     /// Nothing is known of the kind yet. The API server may not have answered at all.
     Starting,
     Listed,
@@ -108,24 +109,25 @@ const LISTING: Duration = Duration::from_secs(2);
 /// How long the API server refuses to list a kind before that is a result. It also refuses while it starts.
 pub const REFUSED: Duration = Duration::from_secs(30);
 
-impl fmt::Debug for Managed {
+impl fmt::Debug for ManagedObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.lock().iter().map(|(kind, followed)| (kind, followed.object_store.size()))).finish()
     }
 }
 
-impl Managed {
-    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of each object that
-    /// came, went, or is different in more than its version; of a list that is read for the first time it learns nothing.
+impl ManagedObjects {
+    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of each object
+    /// that came, went, or is different in more than its version; of a list that is read for the first time it learns
+    /// nothing.
     pub fn new(
         client: kube::Client,
         namespace: Option<&str>,
         metrics: Arc<Metrics>,
-        changed: impl Fn(Changed<'_>) + Send + Sync + 'static,
+        changed: impl Fn(ObjectChange<'_>) + Send + Sync + 'static,
     ) -> Self {
         let namespace = namespace.map(str::to_owned);
         let listings = watch::channel(0).0;
-        Managed { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default(), listings }
+        ManagedObjects { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default(), listings }
     }
 
     /// An object of which the watch knows; one that it does not know may exist all the same.
@@ -135,14 +137,14 @@ impl Managed {
     pub async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Result<Found<Arc<Object>>, Unlisted> {
         let (kept, state) = self.ready(&kind_of(&reference.api_version, &reference.kind), deadline).await?;
         Ok(match state {
-            State::Listed => match kept.get(&reference.key) {
+            KindState::Listed => match kept.get(&reference.key) {
                 Some(found) => match address::answers(reference, &found) {
                     Ok(()) => Found::Yes(found),
                     Err(error) => Found::Unreadable(error.to_string()),
                 },
                 None => Found::Absent,
             },
-            State::Unserved | State::Unwatched => Found::Absent,
+            KindState::Unserved | KindState::Unwatched => Found::Absent,
             state => Found::Unreadable(refused(&reference.kind, &state)),
         })
     }
@@ -154,8 +156,8 @@ impl Managed {
     pub async fn list(&self, selection: &Selection, deadline: Instant) -> Result<Found<Vec<Arc<Object>>>, Unlisted> {
         let (kept, state) = self.ready(&kind_of(&selection.api_version, &selection.kind), deadline).await?;
         Ok(match state {
-            State::Listed => Found::Yes(kept.list(selection)),
-            State::Unserved => Found::Absent,
+            KindState::Listed => Found::Yes(kept.list(selection)),
+            KindState::Unserved => Found::Absent,
             state => Found::Unreadable(refused(&selection.kind, &state)),
         })
     }
@@ -179,7 +181,7 @@ impl Managed {
     pub async fn clusters(&self) -> Vec<ObjectKey> {
         let (kept, mut state) = self.of_clusters();
         // An error means that the watch is over, and so is the caller.
-        let _ = state.wait_for(|state| *state == State::Listed).await;
+        let _ = state.wait_for(|state| *state == KindState::Listed).await;
         kept.keys()
     }
 
@@ -196,37 +198,37 @@ impl Managed {
         self.lock().values().map(|followed| followed.object_store.size()).fold((0, 0), |(n, m), (a, b)| (n + a, m + b))
     }
 
-    /// The objects of a kind whose state is known. The list is waited for while the kind is new, so that what comes later does not wait
-    /// for each of many Clusters.
-    async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> Result<(Arc<ObjectStore>, State), Unlisted> {
+    /// The objects of a kind whose state is known. The list is waited for while the kind is new, so that what comes
+    /// later does not wait for each of many Clusters.
+    async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> Result<(Arc<ObjectStore>, KindState), Unlisted> {
         let resource = match kind.resource() {
             Ok(resource) => resource,
-            Err(malformed) => return Ok((Arc::default(), State::Malformed(malformed.to_string()))),
+            Err(malformed) => return Ok((Arc::default(), KindState::Malformed(malformed.to_string()))),
         };
         let Some((kept, mut state)) = self.follow_if_new(kind, &resource) else {
-            return Ok((Arc::default(), State::Unwatched));
+            return Ok((Arc::default(), KindState::Unwatched));
         };
         let since = self.lock().get(kind).map_or_else(Instant::now, |followed| followed.since);
-        match timeout_at(deadline.min(since + LISTING), state.wait_for(State::is_known)).await {
+        match timeout_at(deadline.min(since + LISTING), state.wait_for(KindState::is_known)).await {
             Ok(Ok(state)) => Ok((kept, state.clone())),
             _ => Err(Unlisted::Kind(kind.clone())),
         }
     }
 
     /// The Clusters, which are always watched.
-    fn of_clusters(&self) -> (Arc<ObjectStore>, watch::Receiver<State>) {
+    fn of_clusters(&self) -> (Arc<ObjectStore>, watch::Receiver<KindState>) {
         let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
         let followed = self.follow_if_new(&clusters(), &resource);
-        followed.unwrap_or_else(|| (Arc::default(), watch::channel(State::Unwatched).1))
+        followed.unwrap_or_else(|| (Arc::default(), watch::channel(KindState::Unwatched).1))
     }
 
-    /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not count, of
-    /// which there are a few; nor do those that nothing serves.
+    /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not
+    /// count, of which there are a few; nor do those that nothing serves.
     fn follow_if_new(
         &self,
         kind: &ObjectKind,
         resource: &Resource,
-    ) -> Option<(Arc<ObjectStore>, watch::Receiver<State>)> {
+    ) -> Option<(Arc<ObjectStore>, watch::Receiver<KindState>)> {
         let mut kinds = self.lock();
         kinds.retain(|_, followed| !followed.is_unserved() || followed.since.elapsed() < UNSERVED);
         if !kinds.contains_key(kind) {
@@ -251,9 +253,9 @@ impl Managed {
         kinds.get(kind).map(|followed| (followed.object_store.clone(), followed.state.clone()))
     }
 
-    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Followed {
-        let (kept, (report, state)) = (Arc::new(ObjectStore::default()), watch::channel(State::Starting));
-        let follow = Follow {
+    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> FollowedKind {
+        let (kept, (report, state)) = (Arc::new(ObjectStore::default()), watch::channel(KindState::Starting));
+        let follow = KindFollower {
             kind: kind.clone(),
             object_store: kept.clone(),
             changed: self.changed.clone(),
@@ -266,46 +268,48 @@ impl Managed {
         let watch = async move {
             match resource.api(client, namespace.as_deref()) {
                 Ok(api) => follow.run(api, &resource.as_api().api_version, selected).await,
-                Err(malformed) => follow.report(State::Malformed(malformed.to_string())),
+                Err(malformed) => follow.report(KindState::Malformed(malformed.to_string())),
             }
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(watch));
-        Followed { object_store: kept, state, since: Instant::now(), _watch: watch }
+        FollowedKind { object_store: kept, state, since: Instant::now(), _watch: watch }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, Followed>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, FollowedKind>> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl KindState {
     /// Whether it is a result.
     fn is_known(&self) -> bool {
         match self {
-            State::Starting => false,
-            State::Refused { since, .. } => since.elapsed() >= REFUSED,
+            KindState::Starting => false,
+            KindState::Refused { since, .. } => since.elapsed() >= REFUSED,
             _ => true,
         }
     }
 
     /// The state of a kind that is not listed and whose list fails.
-    fn after(&self, fault: &Fault) -> State {
+    fn after(&self, fault: &Fault) -> KindState {
         match (self, fault.is_refusal()) {
-            (_, false) => State::Starting,
-            (State::Refused { since, .. }, true) => State::Refused { reason: fault.to_string(), since: *since },
-            (_, true) => State::Refused { reason: fault.to_string(), since: Instant::now() },
+            (_, false) => KindState::Starting,
+            (KindState::Refused { since, .. }, true) => KindState::Refused { reason: fault.to_string(), since: *since },
+            (_, true) => KindState::Refused { reason: fault.to_string(), since: Instant::now() },
         }
     }
 }
 
 /// Why the objects of a kind are not listed.
-fn refused(kind: &str, state: &State) -> String {
+fn refused(kind: &str, state: &KindState) -> String {
     match state {
-        State::Unwatched => {
+        KindState::Unwatched => {
             format!("{kind}s are not listed: {MOST_KINDS} other kinds are already watched, which is the limit")
         }
-        State::Refused { reason, .. } | State::Malformed(reason) => format!("{kind}s cannot be listed: {reason}"),
-        State::Starting | State::Listed | State::Unserved => format!("{kind}s are not listed"),
+        KindState::Refused { reason, .. } | KindState::Malformed(reason) => {
+            format!("{kind}s cannot be listed: {reason}")
+        }
+        KindState::Starting | KindState::Listed | KindState::Unserved => format!("{kind}s are not listed"),
     }
 }
 
@@ -326,38 +330,38 @@ fn selector(kind: &ObjectKind) -> Option<&'static str> {
 }
 
 /// One watch.
-struct Follow {
+struct KindFollower {
     kind: ObjectKind,
     object_store: Arc<ObjectStore>,
     changed: Arc<Listener>,
     metrics: Arc<Metrics>,
-    report: watch::Sender<State>,
+    report: watch::Sender<KindState>,
     listings: watch::Sender<u64>,
 }
 
-impl Follow {
+impl KindFollower {
     /// The watch has come this far.
-    fn report(&self, state: State) {
+    fn report(&self, state: KindState) {
         self.report.send_replace(state);
         self.listings.send_modify(|count| *count += 1);
     }
 
-    async fn run(self, api: Api<Written>, version: &str, selected: Selected) {
+    async fn run(self, api: Api<RawObject>, version: &str, selected: Selected) {
         let watched = WatchedKind {
             metric: "Managed",
             kind: self.kind.kind.clone(),
             version: version.to_owned(),
             ends_if_unserved: true,
         };
-        let mut seen = follow::follow(api, selected, watched, self.metrics.clone());
+        let mut seen = observations::follow(api, selected, watched, self.metrics.clone());
         while let Some(seen) = seen.next().await {
             self.apply(seen);
         }
-        self.report(State::Unserved);
+        self.report(KindState::Unserved);
     }
 
-    fn apply(&self, seen: Observation<Written>) {
-        let is_listed = *self.report.borrow() == State::Listed;
+    fn apply(&self, seen: Observation<RawObject>) {
+        let is_listed = *self.report.borrow() == KindState::Listed;
         match seen {
             Observation::There { object, .. } => self.put(&object, is_listed),
             Observation::Gone(object) => {
@@ -369,7 +373,7 @@ impl Follow {
                     self.remove(&key, None);
                 }
                 if !is_listed {
-                    self.report(State::Listed);
+                    self.report(KindState::Listed);
                 }
             }
             // Objects that were listed once stay usable.
@@ -381,13 +385,13 @@ impl Follow {
         }
     }
 
-    fn put(&self, object: &Written, tells: bool) {
+    fn put(&self, object: &RawObject, tells: bool) {
         let read = serde_json::from_str::<Value>(object.text()).map_err(|error| error.to_string());
         match read.and_then(|value| Object::try_from(value).map_err(|found| format!("it is {found}"))) {
             Ok(object) => {
                 let (key, cluster) = (object.key(), object.label(label::CLUSTER_NAME).map(str::to_owned));
                 if self.object_store.put(object) && tells {
-                    (self.changed)(Changed { kind: &self.kind, key: &key, cluster: cluster.as_deref() });
+                    (self.changed)(ObjectChange { kind: &self.kind, key: &key, cluster: cluster.as_deref() });
                 }
             }
             Err(error) => {
@@ -399,7 +403,7 @@ impl Follow {
 
     fn remove(&self, key: &ObjectKey, version: Option<&str>) {
         if let Some(gone) = self.object_store.remove(key, version) {
-            (self.changed)(Changed { kind: &self.kind, key, cluster: gone.cluster.as_deref() });
+            (self.changed)(ObjectChange { kind: &self.kind, key, cluster: gone.cluster.as_deref() });
         }
     }
 }
@@ -410,7 +414,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     const THINGS: &str = "/apis/example.com/v1/things";
 
@@ -420,8 +424,8 @@ mod tests {
         json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"size": size}})
     }
 
-    fn list(version: &str, items: &[Value]) -> Answer {
-        Answer::ok(json!({"metadata": {"resourceVersion": version}, "items": items}))
+    fn list(version: &str, items: &[Value]) -> ScriptedAnswer {
+        ScriptedAnswer::ok(json!({"metadata": {"resourceVersion": version}, "items": items}))
     }
 
     fn reference(name: &str) -> ObjectRef {
@@ -430,13 +434,13 @@ mod tests {
 
     type Told = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
-    fn managed(script: &Script) -> (Managed, Told) {
+    fn managed(script: &Script) -> (ManagedObjects, Told) {
         let told = Told::default();
         let note = told.clone();
-        let changed = move |changed: Changed<'_>| {
+        let changed = move |changed: ObjectChange<'_>| {
             note.lock().unwrap().push((changed.key.name.clone(), changed.cluster.map(str::to_owned)));
         };
-        (Managed::new(script.client(), None, Arc::default(), changed), told)
+        (ManagedObjects::new(script.client(), None, Arc::default(), changed), told)
     }
 
     fn soon() -> Instant {
@@ -455,7 +459,7 @@ mod tests {
             change("MODIFIED", thing("a", "7", 2)),
             change("DELETED", thing("b", "8", 1)),
         ];
-        script.expect(&Method::GET, THINGS, &["watch=true", "resourceVersion=5"], Answer::OpenWatch(said));
+        script.expect(&Method::GET, THINGS, &["watch=true", "resourceVersion=5"], ScriptedAnswer::OpenWatch(said));
         let (managed, told) = managed(&script);
         let Ok(Found::Yes(found)) = managed.object(&reference("a"), soon()).await else { panic!("it is listed") };
         assert_eq!(found.at("spec.size"), Some(&json!(1)));
@@ -473,7 +477,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn kinds_that_cannot_be_listed_give_a_reason_and_unserved_kinds_are_absent() {
         let script = Script::default();
-        script.get(THINGS, &[], Answer::error(404, "NotFound"));
+        script.get(THINGS, &[], ScriptedAnswer::error(404, "NotFound"));
         let (unserved, _) = managed(&script);
         assert_eq!(unserved.object(&reference("a"), soon()).await, Ok(Found::Absent));
         let selection = Selection {
@@ -502,7 +506,7 @@ mod tests {
         for (code, lasts) in
             [(Some(403), true), (Some(500), true), (Some(429), false), (Some(503), false), (None, false)]
         {
-            let managed = Managed::new(refusing(code), None, Arc::default(), |_| {});
+            let managed = ManagedObjects::new(refusing(code), None, Arc::default(), |_| {});
             let (kind, started) = (kind_of("example.com/v1", "Thing"), Instant::now());
             assert_eq!(managed.object(&reference("a"), soon()).await, Err(Unlisted::Kind(kind.clone())), "{code:?}");
             assert_eq!(started.elapsed(), LISTING, "{code:?}");
@@ -528,9 +532,9 @@ mod tests {
     async fn a_kind_that_becomes_known_is_told() {
         // DEC-100
         let script = Script::default();
-        script.get(THINGS, &[], Answer::error(503, "Unavailable"));
+        script.get(THINGS, &[], ScriptedAnswer::error(503, "Unavailable"));
         script.get(THINGS, &[], list("5", &[thing("a", "3", 1)]));
-        script.expect(&Method::GET, THINGS, &["watch=true"], Answer::Silence);
+        script.expect(&Method::GET, THINGS, &["watch=true"], ScriptedAnswer::Silence);
         let (managed, told) = managed(&script);
         let mut listings = managed.listings();
         let at_once = Instant::now();
@@ -567,7 +571,7 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::default());
         let client = kube::Client::new(service, "default");
-        let managed = Managed::new(client.clone(), None, metrics.clone(), |_| {});
+        let managed = ManagedObjects::new(client.clone(), None, metrics.clone(), |_| {});
         let read = async |api_version: &str, kind: &str| {
             let reference = ObjectRef::new(api_version, kind, ObjectKey::new("ns", "a"));
             managed.object(&reference, soon()).await
@@ -601,7 +605,7 @@ mod tests {
         assert_eq!(read("cluster.x-k8s.io/v1beta2", "Machine").await, Ok(Found::Absent));
         assert!(take() > 0, "Cluster API's own kinds have a place");
         drop(managed);
-        let managed = Managed::new(client, None, metrics.clone(), |_| {});
+        let managed = ManagedObjects::new(client, None, metrics.clone(), |_| {});
         let read = async |api_version: &str, kind: &str| {
             let reference = ObjectRef::new(api_version, kind, ObjectKey::new("ns", "a"));
             managed.object(&reference, soon()).await

@@ -11,27 +11,27 @@ use model::world::Selection;
 
 /// Objects by key, and which of them belong to which Cluster.
 #[derive(Debug, Default)]
-pub(super) struct ObjectStore(RwLock<Contents>);
+pub(super) struct ObjectStore(RwLock<StoreContents>);
 
 #[derive(Debug, Default)]
-struct Contents {
-    objects: BTreeMap<ObjectKey, Compact>,
+struct StoreContents {
+    objects: BTreeMap<ObjectKey, CompactObject>,
     /// The names of the objects of a Cluster, by its key.
     by_cluster: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// The newest resourceVersion that the API server has shown.
     newest: u64,
 }
 
-/// An object that was here.
+/// An object that was removed from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Gone {
+pub(super) struct RemovedObject {
     /// The name of the Cluster that it belonged to.
     pub cluster: Option<String>,
 }
 
-/// An object as JSON text: as a tree it takes seven times as much.
+/// An object as JSON text; a tree takes seven times as much memory.
 #[derive(Clone, Debug)]
-struct Compact {
+struct CompactObject {
     version: Box<str>,
     /// The value of the label that names the Cluster.
     cluster: Option<Box<str>>,
@@ -40,11 +40,11 @@ struct Compact {
 }
 
 impl ObjectStore {
-    /// Keeps an object; returns whether anything but its version and the records of other field managers is different (RS-01,
-    /// PERF-06).
+    /// Keeps an object; returns whether anything but its version and the records of other field managers is different
+    /// (RS-01, PERF-06).
     pub(super) fn put(&self, object: Object) -> bool {
         let key = object.key();
-        let (compact, mut contents) = (Compact::of(object), self.write());
+        let (compact, mut contents) = (CompactObject::from_object(object), self.write());
         contents.note(&compact.version);
         let contents = &mut *contents;
         if let Some(before) = contents.objects.get(&key) {
@@ -62,13 +62,14 @@ impl ObjectStore {
         true
     }
 
-    /// Drops an object, of which `version` is the last that was shown; returns the Cluster that it belonged to if it was here.
-    pub(super) fn remove(&self, key: &ObjectKey, version: Option<&str>) -> Option<Gone> {
+    /// Drops an object, of which `version` is the last that was shown; returns the Cluster that it belonged to if it
+    /// was here.
+    pub(super) fn remove(&self, key: &ObjectKey, version: Option<&str>) -> Option<RemovedObject> {
         let mut contents = self.write();
         version.into_iter().for_each(|version| contents.note(version));
         let gone = contents.objects.remove(key)?;
         contents.forget(key, gone.cluster.as_deref());
-        Some(Gone { cluster: gone.cluster.map(String::from) })
+        Some(RemovedObject { cluster: gone.cluster.map(String::from) })
     }
 
     /// An object, decoded.
@@ -81,7 +82,7 @@ impl ObjectStore {
     /// The objects of a selection, by name. Those of a Cluster are found without looking at any other.
     pub(super) fn list(&self, selection: &Selection) -> Vec<Arc<Object>> {
         let Selection { namespace, labels, .. } = selection;
-        let candidates: Vec<Compact> = {
+        let candidates: Vec<CompactObject> = {
             let contents = self.read();
             let of = |name: &String| contents.objects.get(&ObjectKey::new(namespace, name)).cloned();
             if let Some(cluster) = labels.get(label::CLUSTER_NAME) {
@@ -93,7 +94,7 @@ impl ObjectStore {
             }
         };
         let fits = |object: &Arc<Object>| labels.iter().all(|(name, value)| object.label(name) == Some(value));
-        candidates.iter().filter_map(Compact::decode).filter(fits).collect()
+        candidates.iter().filter_map(CompactObject::decode).filter(fits).collect()
     }
 
     /// The keys of all objects.
@@ -112,16 +113,16 @@ impl ObjectStore {
         version.parse().map_or(true, |version: u64| self.read().newest >= version)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Contents> {
+    fn read(&self) -> RwLockReadGuard<'_, StoreContents> {
         self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Contents> {
+    fn write(&self) -> RwLockWriteGuard<'_, StoreContents> {
         self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl Contents {
+impl StoreContents {
     fn note(&mut self, version: &str) {
         self.newest = self.newest.max(version.parse().unwrap_or_default());
     }
@@ -145,14 +146,14 @@ impl Contents {
     }
 }
 
-impl Compact {
-    fn of(mut object: Object) -> Self {
+impl CompactObject {
+    fn from_object(mut object: Object) -> Self {
         slim(&mut object);
         let version = object.remove("metadata.resourceVersion");
         let version = version.as_ref().and_then(Value::as_str).unwrap_or_default().into();
         let cluster = object.label(label::CLUSTER_NAME).map(Into::into);
         let text = object.as_ref().to_string().into_bytes().into_boxed_slice();
-        Compact { version, cluster, text }
+        CompactObject { version, cluster, text }
     }
 
     /// `None` never happens: the text was written from an object.
@@ -164,8 +165,9 @@ impl Compact {
     }
 }
 
-/// Leaves of the record of field managers what topologies look at: the entry of what they applied (SSA-11), and one that says
-/// that all others were lost (SSA-20). Without any, the others are not missed, but that there were some must show.
+/// Leaves of the record of field managers what topologies look at: the entry of what they applied (SSA-11), and one
+/// that says that all others were lost (SSA-20). Without any, the others are not missed, but that there were some must
+/// show.
 pub(in crate::kubernetes) fn slim(object: &mut Object) {
     const FIELDS: &str = "metadata.managedFields";
     let Some(Value::Array(mut entries)) = object.remove(FIELDS) else { return };
@@ -282,7 +284,7 @@ mod tests {
         assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "d")]), ["a", "z"]);
         assert_eq!(
             object_store.remove(&ObjectKey::new("ns", "a"), Some("5")),
-            Some(Gone { cluster: Some("d".to_owned()) })
+            Some(RemovedObject { cluster: Some("d".to_owned()) })
         );
         assert_eq!(object_store.remove(&ObjectKey::new("ns", "a"), None), None);
         assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "d")]), ["z"]);

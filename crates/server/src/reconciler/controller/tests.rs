@@ -40,7 +40,7 @@ fn server() -> ApiServer {
 
 /// A process whose controller runs whenever it leads; it ends with the test.
 struct Process {
-    extensions: Arc<Extensions>,
+    extensions: Arc<ExtensionCaller>,
     metrics: Arc<Metrics>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -55,7 +55,7 @@ impl Process {
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let (client, cache) = (server.client(), Arc::new(Cache::new(Facts::default().within(scope))));
-        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
+        let extensions = Arc::new(ExtensionCaller::new(client.clone(), Clients::new(None), metrics.clone()));
         let (leads, counted, known) = (leadership.clone(), metrics.clone(), Some(extensions.clone()));
         let setup = Setup { client: client.clone(), leadership: leads, cache, extensions: known, metrics: counted };
         let controller = Arc::new(ClassController(setup));

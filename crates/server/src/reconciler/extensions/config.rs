@@ -1,4 +1,4 @@
-//! ExtensionConfigs as the API server has them.
+//! ExtensionConfigs as the API server returns them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use engine::extensions::{ExtensionConfig, Selector};
 use golang::json::PlainValue;
 use model::hub::{Object, ObjectKey, ObjectRef};
 
-/// An ExtensionConfig with its metadata as the client knows it.
+/// An ExtensionConfig with its metadata as a type of the client.
 #[derive(Clone, Debug)]
 pub(super) struct RawConfig {
     metadata: ObjectMeta,
@@ -24,12 +24,12 @@ pub(super) struct RawConfig {
 }
 
 impl RawConfig {
-    /// Its key; it is in no namespace.
+    /// Its key, without a namespace.
     pub(super) fn key(&self) -> ObjectKey {
         ObjectKey::new("", self.object.name())
     }
 
-    /// What Events are about.
+    /// The reference for Events.
     pub(super) fn reference(&self) -> ObjectRef {
         ObjectRef::new(format!("{CONFIG_GROUP}/{CONFIG_VERSION}"), CONFIG_KIND, self.key())
     }
@@ -44,17 +44,18 @@ impl RawConfig {
         self.object.as_ref()
     }
 
-    /// The hooks that it had handlers for when it was discovered last.
+    /// The hooks of its handlers by the last discovery.
     pub(super) fn hooks(&self) -> BTreeSet<String> {
         hooks_of(self.value().get("status"))
     }
 
-    /// What it selects; nothing if it cannot be read, since then it cannot be registered either.
+    /// Its namespace selector; one that selects nothing if it cannot be read, since it cannot be registered either.
     pub(super) fn selector(&self) -> Selector {
         ExtensionConfig::from_object(&self.object).map_or(Selector::Nothing, |config| config.selector)
     }
 
-    /// What a registration depends on, besides what the extension answers: a status that changes is no reason to ask again.
+    /// The part of the ExtensionConfig that a registration depends on: a changed status is no reason for another
+    /// discovery.
     pub(super) fn revision(&self) -> Revision {
         Revision {
             uid: self.metadata.uid.clone().unwrap_or_default(),
@@ -64,7 +65,7 @@ impl RawConfig {
     }
 }
 
-/// What an ExtensionConfig is like, its status left out.
+/// An ExtensionConfig without its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Revision {
     uid: String,

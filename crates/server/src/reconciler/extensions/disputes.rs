@@ -1,4 +1,5 @@
-//! Results of a discovery that another controller replaces, as Cluster API's core manager does in a take-over (DEC-92).
+//! Results of discoveries that another controller overwrites, as Cluster API's core manager does in a take-over
+//! (DEC-92).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,15 +10,15 @@ use tokio::time::Instant;
 
 use super::config::{RawConfig, Revision};
 
-/// The time between two writes of a result that another controller replaces.
+/// Minimum time between two writes of a result that another controller overwrites.
 const APART: Duration = Duration::from_mins(10);
 
-/// The last status that was written of each ExtensionConfig.
+/// The last written status of each ExtensionConfig.
 #[derive(Debug, Default)]
-pub(super) struct Disputes(Mutex<HashMap<String, Written>>);
+pub(super) struct StatusDisputes(Mutex<HashMap<String, WrittenStatus>>);
 
 #[derive(Debug)]
-struct Written {
+struct WrittenStatus {
     revision: Revision,
     result: Value,
     /// The resourceVersion of the ExtensionConfig before the write.
@@ -28,7 +29,7 @@ struct Written {
 
 /// Whether a status that differs from the stored one is written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum WriteDecision {
     Write,
     /// The watch does not show the last write yet.
     Stale,
@@ -38,35 +39,35 @@ pub(super) enum Turn {
     },
 }
 
-impl Disputes {
+impl StatusDisputes {
     /// Whether the status of an ExtensionConfig may be written.
-    pub(super) fn turn(&self, config: &RawConfig) -> Turn {
+    pub(super) fn turn(&self, config: &RawConfig) -> WriteDecision {
         let mut all = self.lock();
-        let Some(written) = all.get_mut(config.object.name()) else { return Turn::Write };
+        let Some(written) = all.get_mut(config.object.name()) else { return WriteDecision::Write };
         if written.revision != config.revision() || written.at.elapsed() >= APART {
-            return Turn::Write;
+            return WriteDecision::Write;
         }
         match () {
-            () if written.replaced == config.version() => Turn::Stale,
-            () if written.result == result(config.value().get("status")) => Turn::Write,
-            () => Turn::Disputed { is_new: !std::mem::replace(&mut written.is_reported, true) },
+            () if written.replaced == config.version() => WriteDecision::Stale,
+            () if written.result == result(config.value().get("status")) => WriteDecision::Write,
+            () => WriteDecision::Disputed { is_new: !std::mem::replace(&mut written.is_reported, true) },
         }
     }
 
-    /// Notes a status that took the place of the one of `config`.
+    /// Notes the status that replaced that of `config`.
     pub(super) fn wrote(&self, config: &RawConfig, status: &Value) {
         let (revision, replaced) = (config.revision(), config.version().to_owned());
         let written =
-            Written { revision, result: result(Some(status)), replaced, at: Instant::now(), is_reported: false };
+            WrittenStatus { revision, result: result(Some(status)), replaced, at: Instant::now(), is_reported: false };
         self.lock().insert(config.object.name().to_owned(), written);
     }
 
-    /// Forgets an ExtensionConfig that is gone.
+    /// Removes a deleted ExtensionConfig.
     pub(super) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Written>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, WrittenStatus>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,7 +80,7 @@ fn result(status: Option<&Value>) -> Value {
     json!({"handlers": status.and_then(|status| status.get("handlers")), "conditions": values.collect::<Vec<_>>()})
 }
 
-/// What the status of an ExtensionConfig says of its discovery.
+/// A summary of the discovery in the status of an ExtensionConfig.
 pub(super) fn summary(status: Option<&Value>) -> String {
     let conditions = status.and_then(|status| status.get("conditions")?.as_array()).into_iter().flatten();
     let discovered = conditions.into_iter().find(|condition| condition["type"] == "Discovered");
@@ -108,18 +109,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_two_controllers_that_disagree_one_writes_every_ten_minutes() {
         // DEC-92: the other one replaces each result at once.
-        let (disputes, mut version, mut writes, mut reports) = (Disputes::default(), 1, Vec::new(), 0);
+        let (disputes, mut version, mut writes, mut reports) = (StatusDisputes::default(), 1, Vec::new(), 0);
         for second in 0..1_300_u64 {
             let stored = config(version, 1, "True");
             match disputes.turn(&stored) {
-                Turn::Write => {
+                WriteDecision::Write => {
                     disputes.wrote(&stored, &status("False"));
                     writes.push(second);
-                    assert_eq!(disputes.turn(&stored), Turn::Stale, "the watch shows it later");
+                    assert_eq!(disputes.turn(&stored), WriteDecision::Stale, "the watch shows it later");
                     version += 2;
                 }
-                Turn::Disputed { is_new } => reports += u32::from(is_new),
-                Turn::Stale => panic!("the watch has shown it"),
+                WriteDecision::Disputed { is_new } => reports += u32::from(is_new),
+                WriteDecision::Stale => panic!("the watch has shown it"),
             }
             advance(Duration::from_secs(1)).await;
         }
@@ -129,13 +130,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn results_that_stay_and_new_generations_are_written_at_once() {
         // DEC-92
-        let disputes = Disputes::default();
+        let disputes = StatusDisputes::default();
         disputes.wrote(&config(1, 1, "True"), &status("False"));
-        assert_eq!(disputes.turn(&config(2, 1, "False")), Turn::Write, "the extension has come back");
-        assert_eq!(disputes.turn(&config(3, 1, "True")), Turn::Disputed { is_new: true });
-        assert_eq!(disputes.turn(&config(4, 2, "True")), Turn::Write, "a user has edited it");
+        assert_eq!(disputes.turn(&config(2, 1, "False")), WriteDecision::Write, "the extension has come back");
+        assert_eq!(disputes.turn(&config(3, 1, "True")), WriteDecision::Disputed { is_new: true });
+        assert_eq!(disputes.turn(&config(4, 2, "True")), WriteDecision::Write, "a user has edited it");
         disputes.forget("lab");
-        assert_eq!(disputes.turn(&config(3, 1, "True")), Turn::Write);
+        assert_eq!(disputes.turn(&config(3, 1, "True")), WriteDecision::Write);
     }
 
     #[test]

@@ -19,50 +19,50 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
 use self::config::RawConfig;
-use self::run::{DiscoveryFailure, Reconciler};
-use super::runs::{self, Action, Conclusion, RunFailure, SOON, Verdict, conclude, count, run_woken};
+use self::run::{DiscoveryFailure, ExtensionReconciler};
+use super::runs::{self, Conclusion, NextRun, RetryDecision, RunFailure, SHORT_REQUEUE, conclude, count, run_woken};
 use super::setup::Setup;
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::extensions::Extensions;
-use crate::kubernetes::follow::{Mirror, StoreChange, WatchedKind};
-use crate::kubernetes::overload::Overload;
-use crate::kubernetes::{Selection, address, follow};
+use crate::kubernetes::extensions::ExtensionCaller;
+use crate::kubernetes::observations::{Mirror, StoreChange, WatchedKind};
+use crate::kubernetes::overload::ApiOverload;
+use crate::kubernetes::{WatchSelection, address, observations};
 use crate::reconciler::backoff::Backoff;
 use crate::telemetry::metrics::Metrics;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 
 /// The name of the controller in metrics.
 const NAME: &str = "extensionconfig";
-/// How many extensions are discovered side by side.
+/// Number of concurrent discoveries.
 const WORKERS: u16 = 10;
-/// How long a run may take: Discovery has ten seconds.
+/// Timeout of a run: Discovery has ten seconds.
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How long a server that does not know the kind is left alone.
+/// Delay before the list is retried on a server that does not serve the kind.
 const UNSERVED: Duration = Duration::from_mins(1);
-/// Who reports Events.
+/// The reporting controller of Events.
 const REPORTER: &str = "extensionconfig-controller";
 
 /// The ExtensionConfig controller.
 #[derive(Debug)]
 pub struct ExtensionController {
     pub setup: Setup,
-    pub extensions: Arc<Extensions>,
+    pub extensions: Arc<ExtensionCaller>,
 }
 
 impl ExtensionController {
-    /// Watches and discovers until dropped. What another process that led has registered does not count here.
+    /// Watches and discovers until dropped. Starts without the registrations of other leaders.
     pub async fn run(self: Arc<Self>) {
         self.extensions.reset();
         let (wake, woken) = mpsc::unbounded();
-        let configs = Mirror::of(());
-        let reconciler = Arc::new(Reconciler {
+        let configs = Mirror::for_resource(());
+        let reconciler = Arc::new(ExtensionReconciler {
             writer: self.setup.writer(),
             leadership: self.setup.leadership.clone(),
             extensions: self.extensions.clone(),
             events: Recorder::new(self.setup.writer(), REPORTER),
             backoff: Backoff::default(),
             known: std::sync::Mutex::default(),
-            disputes: disputes::Disputes::default(),
+            disputes: disputes::StatusDisputes::default(),
         });
         let runs = self.runs(&reconciler, configs.store().clone(), woken);
         tokio::select! {
@@ -73,7 +73,7 @@ impl ExtensionController {
 
     async fn runs(
         &self,
-        reconciler: &Arc<Reconciler>,
+        reconciler: &Arc<ExtensionReconciler>,
         configs: Store<RawConfig>,
         woken: mpsc::UnboundedReceiver<ObjectRef<RawConfig>>,
     ) {
@@ -85,12 +85,12 @@ impl ExtensionController {
         run_woken((NAME, &self.setup.metrics), configs, woken, WORKERS, run).await;
     }
 
-    /// Keeps the ExtensionConfigs current. Where the kind is not served there is none.
+    /// Keeps the ExtensionConfigs current. If the kind is not served, there are none.
     async fn follow(
         &self,
         mut configs: Mirror<RawConfig>,
         wake: &mpsc::UnboundedSender<ObjectRef<RawConfig>>,
-        reconciler: &Reconciler,
+        reconciler: &ExtensionReconciler,
     ) {
         let store = configs.store().clone();
         loop {
@@ -99,7 +99,7 @@ impl ExtensionController {
                 ends_if_unserved: true,
                 ..WatchedKind::own(CONFIG_KIND, &format!("{CONFIG_GROUP}/{CONFIG_VERSION}"))
             };
-            let mut seen = follow::follow(api, Selection::default(), watched, self.setup.metrics.clone());
+            let mut seen = observations::follow(api, WatchSelection::default(), watched, self.setup.metrics.clone());
             while let Some(seen) = seen.next().await {
                 configs.take(seen, |change| self.changed(&change, &store, wake, reconciler));
             }
@@ -113,7 +113,7 @@ impl ExtensionController {
         change: &StoreChange<'_, RawConfig>,
         store: &Store<RawConfig>,
         wake: &mpsc::UnboundedSender<ObjectRef<RawConfig>>,
-        reconciler: &Reconciler,
+        reconciler: &ExtensionReconciler,
     ) {
         let wake = |config: &RawConfig| {
             // The receiver is gone when this process no longer leads.
@@ -139,18 +139,18 @@ impl ExtensionController {
         }
     }
 
-    /// RH-2.8
-    fn unregister(&self, config: &RawConfig, reconciler: &Reconciler) {
+    /// Removes the registration of a deleted ExtensionConfig (RH-2.8).
+    fn unregister(&self, config: &RawConfig, reconciler: &ExtensionReconciler) {
         self.extensions.change(|registry| registry.unregister(config.object.name()));
         reconciler.forget(config);
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the ExtensionConfig before.
-async fn run(config: &RawConfig, reconciler: &Reconciler, metrics: &Metrics) -> Action {
+/// Runs once; returns when the next run is due if nothing queues the ExtensionConfig before.
+async fn run(config: &RawConfig, reconciler: &ExtensionReconciler, metrics: &Metrics) -> NextRun {
     let (key, started) = (config.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(config)).await.unwrap_or(Err(DiscoveryFailure::Late));
-    let done = outcome.map(|(again, outcome)| (Action::requeue(again), outcome.name()));
+    let done = outcome.map(|(again, outcome)| (NextRun::requeue(again), outcome.name()));
     let Conclusion { action, outcome, report } =
         conclude(&key, done, &reconciler.backoff, "Failed to discover an extension");
     count(metrics, NAME, outcome, started);
@@ -159,12 +159,14 @@ async fn run(config: &RawConfig, reconciler: &Reconciler, metrics: &Metrics) -> 
 }
 
 impl RunFailure for DiscoveryFailure {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> RetryDecision {
         match self {
-            DiscoveryFailure::NotLeading(_) => Verdict::NotLeading,
-            DiscoveryFailure::Conflict => Verdict::Again(SOON, "conflict"),
-            DiscoveryFailure::Write { error, .. } => Verdict::of_failure(Overload::of(error).as_ref()),
-            _ => Verdict::Failed,
+            DiscoveryFailure::NotLeading(_) => RetryDecision::NotLeading,
+            DiscoveryFailure::Conflict => RetryDecision::Again(SHORT_REQUEUE, "conflict"),
+            DiscoveryFailure::Write { error, .. } => {
+                RetryDecision::for_failure(ApiOverload::from_error(error).as_ref())
+            }
+            _ => RetryDecision::Failed,
         }
     }
 }

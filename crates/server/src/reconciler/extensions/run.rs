@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::config::{RawConfig, Revision};
-use super::disputes::{Disputes, Turn, summary};
-use crate::kubernetes::address::{self, Malformed};
+use super::disputes::{StatusDisputes, WriteDecision, summary};
+use crate::kubernetes::address::{self, InvalidSegment};
 use crate::kubernetes::describe;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
-use crate::kubernetes::extensions::{DiscoverError, Extensions};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
+use crate::kubernetes::extensions::{DiscoverError, ExtensionCaller};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::{RunOutcome, resync};
@@ -26,7 +26,7 @@ use engine::extensions::config::{is_paused, paused_status, status};
 use engine::extensions::{ConfigError, ExtensionConfig, RegisteredConfig, Registration};
 use model::hub::ObjectKey;
 
-/// How long the handlers of an extension hold before it is asked again, if its CA comes from a Secret, which is not watched (RH-2.7).
+/// Interval of discoveries of an extension whose CA comes from a Secret, which is not watched (RH-2.7).
 const RESYNC_SECRET: Duration = Duration::from_mins(1);
 /// The key of a CA in a Secret (RH-2.7).
 const CA_KEY: &str = "ca.crt";
@@ -50,21 +50,21 @@ pub(super) enum DiscoveryFailure {
     Late,
 }
 
-/// What runs need.
-pub(super) struct Reconciler {
+/// The dependencies of all runs.
+pub(super) struct ExtensionReconciler {
     /// Writes only while this process leads.
     pub writer: kube::Client,
     pub leadership: Leadership,
-    pub extensions: Arc<Extensions>,
+    pub extensions: Arc<ExtensionCaller>,
     pub events: Recorder,
     pub backoff: Backoff,
     /// The last registration of each ExtensionConfig, and its time.
     pub known: Mutex<HashMap<String, (Revision, Instant)>>,
-    pub disputes: Disputes,
+    pub disputes: StatusDisputes,
 }
 
-impl Reconciler {
-    /// Discovers an extension and registers its handlers; says when to ask it again (RH-3.1).
+impl ExtensionReconciler {
+    /// Discovers an extension and registers its handlers; returns the delay before the next discovery (RH-3.1).
     pub(super) async fn run(&self, config: &RawConfig) -> Result<(Duration, RunOutcome), DiscoveryFailure> {
         self.leadership.may_write()?;
         let name = config.object.name();
@@ -87,7 +87,7 @@ impl Reconciler {
         }
     }
 
-    /// How long the last registration holds, unless the ExtensionConfig has changed since.
+    /// Remaining time of the last registration, unless the ExtensionConfig has changed since.
     fn still_holds(&self, config: &RawConfig) -> Option<Duration> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (revision, since) = known.get(config.object.name()).filter(|(known, _)| *known == config.revision())?;
@@ -95,7 +95,7 @@ impl Reconciler {
         interval(config).checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// An ExtensionConfig that is gone.
+    /// Drops the data of a deleted ExtensionConfig.
     pub(super) fn forget(&self, config: &RawConfig) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(config.object.name());
         self.disputes.forget(config.object.name());
@@ -121,7 +121,7 @@ impl Reconciler {
     async fn ca(&self, secret: &ObjectKey) -> Result<Vec<u8>, DiscoveryFailure> {
         let failed = |reason: String| DiscoveryFailure::Secret { secret: secret.clone(), reason };
         let one = address::one::<Secret>(self.writer.clone(), secret)
-            .map_err(|error: Malformed| failed(error.to_string()))?;
+            .map_err(|error: InvalidSegment| failed(error.to_string()))?;
         let found = one.get_opt().await.map_err(|error| failed(describe(&error)))?;
         let data = found.ok_or_else(|| failed("it does not exist".to_owned()))?.data.unwrap_or_default();
         data.get(CA_KEY).map(|ca| ca.0.clone()).ok_or_else(|| failed(format!("it has no key {CA_KEY}")))
@@ -134,7 +134,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Only what the status says is registered (RH-3.1).
+    /// Writes the status, and then registers its handlers (RH-3.1).
     async fn register(
         &self,
         config: &RawConfig,
@@ -151,30 +151,30 @@ impl Reconciler {
         Ok((interval(config), outcome))
     }
 
-    /// earlier registrations stay (RH-3.2).
+    /// Reports a failed discovery; earlier registrations stay (RH-3.2).
     async fn failed(&self, config: &RawConfig, reason: &str) -> Result<(), DiscoveryFailure> {
         let name = config.object.name();
         self.extensions.change(|registry| registry.failed(name, reason));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         if self.write_status(config, status(config.value(), Err(reason), &now())).await?.is_some() {
-            const FAILED: Reason = Reason::warning("DiscoveryFailed");
+            const FAILED: EventReason = EventReason::warning("DiscoveryFailed");
             let event = QueuedEvent::now(&config.reference(), config.object.uid(), FAILED, reason.to_owned());
             self.events.write(vec![event]).await;
         }
         Ok(())
     }
 
-    /// Writes the status if it differs; returns the new resourceVersion. One that another controller keeps replacing is written every
-    /// ten minutes (DEC-92).
+    /// Writes the status if it differs; returns the new resourceVersion. One that another controller keeps overwriting
+    /// is written every ten minutes (DEC-92).
     async fn write_status(&self, config: &RawConfig, status: Value) -> Result<Option<String>, DiscoveryFailure> {
         let stored = config.value().get("status");
         if stored == Some(&status) {
             return Ok(None);
         }
         match self.disputes.turn(config) {
-            Turn::Write => {}
-            Turn::Stale | Turn::Disputed { is_new: false } => return Ok(None),
-            Turn::Disputed { is_new: true } => {
+            WriteDecision::Write => {}
+            WriteDecision::Stale | WriteDecision::Disputed { is_new: false } => return Ok(None),
+            WriteDecision::Disputed { is_new: true } => {
                 self.report_dispute(config, &summary(stored), &summary(Some(&status))).await;
                 return Ok(None);
             }
@@ -185,7 +185,7 @@ impl Reconciler {
     }
 
     async fn report_dispute(&self, config: &RawConfig, stored: &str, own: &str) {
-        const DISPUTED: Reason = Reason::warning("DiscoveryDisputed");
+        const DISPUTED: EventReason = EventReason::warning("DiscoveryDisputed");
         warn!(stored, own, "Another controller replaced the result of a discovery");
         let message = format!(
             "Another controller wrote {stored}; topologist found {own}, uses its own result, and writes it every ten minutes"

@@ -1,4 +1,4 @@
-//! Shows on an object that its steps keep failing (DEC-60): one Event, and a condition until a step succeeds.
+//! Reports on an object that its steps keep failing (DEC-60): one Event, and a condition until a step succeeds.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const RECONCILED: &str = "Reconciled";
 const STEP_FAILED: &str = "StepFailed";
 
 impl Runner {
-    /// Reports a failure that goes on.
+    /// Reports a persistent failure.
     pub(super) async fn report_failure(&self, id: &ObjectId, object: &Object, run: FailedRun, error: &str) {
         if run.is_reported {
             let message = failing(run.failures, error);
@@ -41,7 +41,8 @@ impl Runner {
         }
     }
 
-    /// Changes a condition of an object whose kind has conditions in the form of v1beta2. A failure is retried with the next step.
+    /// Changes a condition of an object whose kind has conditions in the form of v1beta2. A failure is retried with the
+    /// next step.
     async fn change_condition(&self, id: &ObjectId, change: impl FnOnce(&mut Object)) {
         let found = self.store.with(|objects| {
             let has_conditions = &*id.kind.group == GROUP || objects.contract(&id.kind) == Some(Contract::V1Beta2);

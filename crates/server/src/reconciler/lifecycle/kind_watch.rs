@@ -15,10 +15,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::store::{Store, number};
-use crate::kubernetes::Selection;
+use super::store::{LifecycleStore, number};
+use crate::kubernetes::WatchSelection;
 use crate::kubernetes::address::Resource;
-use crate::kubernetes::follow::{self, Observation, WatchedKind};
+use crate::kubernetes::observations::{self, Observation, WatchedKind};
 use crate::telemetry::metrics::Metrics;
 use golang::json::PlainValue;
 use machines::lifecycle::{GroupKind, ObjectId, set_field};
@@ -39,7 +39,7 @@ const LARGE: [&str; 6] = [
 
 /// Progress of the watch of a kind.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum WatchProgress {
     /// All objects of the kind are in the store.
     Listed,
     /// The list or the watch failed; the reason is fit for the status of an object (DEC-40).
@@ -52,31 +52,31 @@ pub(super) enum Report {
 
 /// The watch of one kind.
 pub(super) struct KindWatch {
-    pub store: Arc<Store>,
+    pub store: Arc<LifecycleStore>,
     /// The Cluster whose workload cluster is followed; `None` for the management cluster.
     pub workload: Option<ObjectKey>,
     pub kind: GroupKind,
     pub contract: Option<Contract>,
     /// Limits the size of objects; `None` for API servers that the tenant does not control.
-    pub sizes: Option<Sizes>,
+    pub sizes: Option<ObjectSizes>,
 }
 
 impl KindWatch {
-    /// Follows the kind for ever, or until the API server does not serve it.
+    /// Follows the kind; ends only when the API server does not serve it.
     pub(super) fn follow(
         mut self,
-        api: Api<Whole>,
+        api: Api<FullObject>,
         resource: &Resource,
         watched: WatchedKind,
         metrics: Arc<Metrics>,
-    ) -> impl Stream<Item = Report> + Send + use<> {
+    ) -> impl Stream<Item = WatchProgress> + Send + use<> {
         let resource = resource.as_api().clone();
-        let seen = follow::follow(api, Selection::default(), watched, metrics);
+        let seen = observations::follow(api, WatchSelection::default(), watched, metrics);
         seen.map(move |seen| self.take(seen, &resource))
     }
 
     /// Applies an observation to the store.
-    fn take(&mut self, seen: Observation<Whole>, resource: &ApiResource) -> Report {
+    fn take(&mut self, seen: Observation<FullObject>, resource: &ApiResource) -> WatchProgress {
         match seen {
             Observation::There { object, .. } => return self.put(object, resource),
             Observation::Gone(object) => {
@@ -91,46 +91,47 @@ impl KindWatch {
                     sizes.retain(|key| keys.contains(key));
                 }
                 self.store.listed(self.workload.as_ref(), &self.kind, self.contract, &keys, number(&version));
-                return Report::Listed;
+                return WatchProgress::Listed;
             }
-            Observation::Failed(fault) => return Report::Failed(fault.status(&format!("{}s", self.kind.kind))),
+            Observation::Failed(fault) => return WatchProgress::Failed(fault.status(&format!("{}s", self.kind.kind))),
             Observation::Alive => {}
         }
-        Report::Alive
+        WatchProgress::Alive
     }
 
-    fn put(&mut self, whole: Whole, resource: &ApiResource) -> Report {
+    fn put(&mut self, whole: FullObject, resource: &ApiResource) -> WatchProgress {
         let id = self.id(&whole);
         let mut object = whole.object;
-        // The items of a list of a built-in kind have no type. Without it, no request can be made from the stored object.
+        // The items of a list of a built-in kind have no type. Without it, no request can be made from the stored
+        // object.
         set_field(&mut object, "apiVersion", resource.api_version.as_str().into());
         set_field(&mut object, "kind", resource.kind.as_str().into());
         if let Some(sizes) = &mut self.sizes {
             LARGE.iter().for_each(|path| drop(object.remove(path)));
             let size = serde_json::to_vec(&object.members()).map_or(0, |text| text.len());
             if !sizes.take(&id.key, size) {
-                return Report::TooMuch;
+                return WatchProgress::TooMuch;
             }
         }
         self.store.seen(&id, object);
-        Report::Alive
+        WatchProgress::Alive
     }
 
-    fn id(&self, object: &Whole) -> ObjectId {
-        ObjectId { workload: self.workload.clone(), kind: self.kind.clone(), key: follow::key_of(object) }
+    fn id(&self, object: &FullObject) -> ObjectId {
+        ObjectId { workload: self.workload.clone(), kind: self.kind.clone(), key: observations::key_of(object) }
     }
 }
 
 /// The sizes of the objects of a kind, and the sum over all kinds of a cluster.
-pub(super) struct Sizes {
+pub(super) struct ObjectSizes {
     by_object: HashMap<ObjectKey, usize>,
     sum: Arc<AtomicUsize>,
 }
 
-impl Sizes {
+impl ObjectSizes {
     /// No object of this kind yet. `sum` is shared by all kinds of a cluster.
     pub(super) fn new(sum: Arc<AtomicUsize>) -> Self {
-        Sizes { by_object: HashMap::new(), sum }
+        ObjectSizes { by_object: HashMap::new(), sum }
     }
 
     /// Notes the size of an object, 0 if it was deleted; returns whether the sum stays within [`MOST`].
@@ -155,12 +156,12 @@ impl Sizes {
 
 /// A whole object of any kind.
 #[derive(Clone, Debug)]
-pub(super) struct Whole {
+pub(super) struct FullObject {
     metadata: ObjectMeta,
     pub(super) object: Object,
 }
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de> Deserialize<'de> for FullObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let PlainValue(mut value) = Deserialize::deserialize(deserializer)?;
         let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
@@ -176,11 +177,11 @@ impl<'de> Deserialize<'de> for Whole {
             ..ObjectMeta::default()
         };
         let object = Object::try_from(value).map_err(D::Error::custom)?;
-        Ok(Whole { metadata, object })
+        Ok(FullObject { metadata, object })
     }
 }
 
-impl kube::Resource for Whole {
+impl kube::Resource for FullObject {
     type DynamicType = ApiResource;
     type Scope = kube::core::DynamicResourceScope;
 
@@ -221,7 +222,7 @@ mod tests {
     struct Watched {
         watch: KindWatch,
         resource: Resource,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         id: ObjectId,
     }
 
@@ -229,9 +230,9 @@ mod tests {
         fn new(
             workload: Option<&ObjectKey>,
             (group, kind): (&'static str, &'static str),
-            sizes: Option<Sizes>,
+            sizes: Option<ObjectSizes>,
         ) -> Self {
-            let (store, kind_of) = (Arc::new(Store::new(Arc::default()).0), GroupKind::new(group, kind));
+            let (store, kind_of) = (Arc::new(LifecycleStore::new(Arc::default()).0), GroupKind::new(group, kind));
             let id = ObjectId { workload: workload.cloned(), kind: kind_of.clone(), key: ObjectKey::new("d", "p") };
             let watch =
                 KindWatch { store: store.clone(), workload: workload.cloned(), kind: kind_of, contract: None, sizes };
@@ -242,7 +243,7 @@ mod tests {
             for object in objects {
                 self.watch.take(Observation::There { object: whole(object), in_list: true }, self.resource.as_api());
             }
-            let keys: BTreeSet<ObjectKey> = objects.iter().map(|object| follow::key_of(&whole(object))).collect();
+            let keys: BTreeSet<ObjectKey> = objects.iter().map(|object| observations::key_of(&whole(object))).collect();
             let version = "1".to_owned();
             self.watch.take(Observation::Listed { keys, is_first: false, version }, self.resource.as_api());
         }
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    fn whole(object: &Value) -> Whole {
+    fn whole(object: &Value) -> FullObject {
         serde_json::from_value(object.clone()).unwrap()
     }
 
@@ -261,16 +262,16 @@ mod tests {
         json!({"metadata": {"name": "p", "namespace": "d", "uid": "1", "resourceVersion": "1"}, "spec": {"nodeName": "n"}})
     }
 
-    fn places() -> [(Option<ObjectKey>, Option<Sizes>); 3] {
+    fn places() -> [(Option<ObjectKey>, Option<ObjectSizes>); 3] {
         let cluster = Some(ObjectKey::new("ns", "c"));
-        [(None, None), (cluster.clone(), None), (cluster, Some(Sizes::new(Arc::default())))]
+        [(None, None), (cluster.clone(), None), (cluster, Some(ObjectSizes::new(Arc::default())))]
     }
 
     #[test]
     fn items_of_lists_get_their_type_even_if_they_come_before_the_answer_to_the_write() {
         for (workload, sizes) in places() {
             for (group, kind, api_version) in [("", "Pod", "v1"), ("apps", "DaemonSet", "apps/v1")] {
-                let sizes = sizes.as_ref().map(|_| Sizes::new(Arc::default()));
+                let sizes = sizes.as_ref().map(|_| ObjectSizes::new(Arc::default()));
                 let mut watched = Watched::new(workload.as_ref(), (group, kind), sizes);
                 watched.list(&[&item()]);
                 let mut answer = item();
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn objects_of_limited_clusters_lose_large_fields_that_no_step_reads() {
         let cluster = ObjectKey::new("ns", "c");
-        for (sizes, is_trimmed) in [(None, false), (Some(Sizes::new(Arc::default())), true)] {
+        for (sizes, is_trimmed) in [(None, false), (Some(ObjectSizes::new(Arc::default())), true)] {
             let mut watched = Watched::new(Some(&cluster), ("", "Pod"), sizes);
             let mut pod = item();
             pod["spec"]["containers"] = json!([{"env": []}]);
@@ -307,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_objects_of_a_cluster_have_a_sum() {
-        let mut sizes = Sizes::new(Arc::default());
+        let mut sizes = ObjectSizes::new(Arc::default());
         let [a, b] = ["a", "b"].map(|name| ObjectKey::new("", name));
         assert!(sizes.take(&a, MOST - 1) && sizes.take(&a, MOST));
         assert!(!sizes.take(&b, 1), "there is no room");

@@ -1,16 +1,16 @@
-//! Machines: carries out the steps of [`machines::lifecycle`] on an API server.
+//! Machines: executes the steps of [`machines::lifecycle`] on an API server.
 //!
 //! ```text
-//! watches.rs: a watch for each kind that a step asks for ─► store.rs: Objects, and whose step is due ─► queue
+//! watches.rs: a watch for each kind that a step needs ───► store.rs: objects, and the steps that are due ─► queue
 //!                                                             ▲                                        │
 //!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
-//! workloads.rs: the API servers of workload clusters in this process; followed.rs: those of other control planes
+//! workloads.rs: the API servers of workload clusters in this process; external_clusters.rs: those of other control planes
 //! ```
 //!
-//! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
+//! A step sees the responses to the writes of the steps before it, so that nothing is created twice while a watch lags.
 
 mod failures;
-mod followed;
+mod external_clusters;
 mod kind_watch;
 mod store;
 mod watches;
@@ -28,16 +28,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
-use self::followed::Followed;
-use self::store::Store;
-use self::watches::Watches;
+use self::external_clusters::ExternalClusters;
+use self::store::LifecycleStore;
+use self::watches::KindWatches;
 use self::workloads::WorkloadClusters;
 use self::writes::{WriteError, Writer};
 use super::backoff::Backoff;
-use super::runs::{SOON, resync};
+use super::runs::{SHORT_REQUEUE, resync};
 use super::setup::Setup;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use crate::kubernetes::moment;
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::{
@@ -47,23 +47,23 @@ use machines::lifecycle::{
 use model::hub::Object;
 use model::world::Scope;
 
-/// How many steps are carried out side by side.
+/// Number of concurrent steps.
 const WORKERS: usize = 32;
-/// How long a step may take before the log shows it.
+/// Time after which a running step is logged.
 const SLOW: Duration = Duration::from_mins(1);
-/// How long a step waits for the first list of a kind before it looks for problems.
+/// Time for which a step waits for the first list of a kind before it looks for problems.
 const WAITING: Duration = Duration::from_secs(10);
-/// After this many conflicts in a row, the object is read from the API server.
+/// Number of consecutive conflicts after which the object is read from the API server.
 const OUTDATED: u32 = 3;
-/// After this many conflicts in a row, another one counts as a failure.
+/// Number of consecutive conflicts after which the next one counts as a failure.
 const IN_VAIN: u32 = 10;
-/// After this many failures in a row, a step that something wakes waits up to `DAMPED` after the last one. What wakes it may be an effect of
-/// the failure itself: objects that it created, and deleted because another one could not be created.
+/// Number of consecutive failures after which a queued step waits up to `DAMPED` after the last one. The failure itself
+/// may have queued it: by objects that it created, and deleted because another one could not be created.
 const UNDAMPED: u32 = 5;
 const DAMPED: Duration = Duration::from_secs(10);
 /// The kinds of Cluster API that have steps.
 const KINDS: [&str; 6] = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topologist-machines";
 
 /// The controllers of machines.
@@ -74,10 +74,10 @@ pub struct LifecycleController {
     pub workloads: Arc<dyn WorkloadClusters>,
 }
 
-/// What the runs of objects share.
+/// The dependencies of all steps.
 struct Runner {
-    store: Arc<Store>,
-    watches: Watches,
+    store: Arc<LifecycleStore>,
+    watches: KindWatches,
     writer: Writer,
     settings: MachineSettings,
     recorder: Recorder,
@@ -87,23 +87,24 @@ struct Runner {
 }
 
 impl LifecycleController {
-    /// Watches and carries out steps until dropped.
+    /// Watches and executes steps until dropped.
     ///
-    /// Workload clusters begin anew: what is in them may be older than what another leader has done since this process led last.
+    /// Workload clusters are created again: their content may be older than the last writes of another leader.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         self.workloads.forget_all();
         let Setup { client, cache, metrics, .. } = &self.setup;
         // A process that runs alone reviews these writes itself. It cannot do so before it knows the classes.
         cache.listed().await;
-        let (store, queue) = Store::new(metrics.clone());
+        let (store, queue) = LifecycleStore::new(metrics.clone());
         let store = Arc::new(store);
         let scope = cache.facts().scope().clone();
-        let watches = Watches::new(client.clone(), scope.clone(), definitions, store.clone(), metrics.clone());
+        let watches = KindWatches::new(client.clone(), scope.clone(), definitions, store.clone(), metrics.clone());
         for kind in KINDS {
             watches.want(&GroupKind::core(kind));
         }
         let writer = self.setup.writer();
-        let followed = Followed::new(client.clone(), self.setup.leadership.clone(), store.clone(), metrics.clone());
+        let followed =
+            ExternalClusters::new(client.clone(), self.setup.leadership.clone(), store.clone(), metrics.clone());
         let runner = Runner {
             writer: Writer::new(writer.clone(), store.clone(), self.workloads.clone(), followed, metrics.clone()),
             recorder: Recorder::new(writer, REPORTER),
@@ -119,7 +120,8 @@ impl LifecycleController {
 }
 
 impl Runner {
-    /// Runs what is due, each object once at a time. Steps are computed on all processors; they end when this future is dropped.
+    /// Runs the steps that are due, one at a time for each object. Steps are computed on all processors; dropping this
+    /// future ends them.
     async fn run(self: Arc<Self>, queue: impl Stream<Item = ScheduleRequest<ObjectId>> + Send + Unpin) {
         let mut due = pin!(scheduler(queue));
         let mut runs = JoinSet::new();
@@ -168,7 +170,7 @@ impl Runner {
         if object.is_none() {
             self.backoff.forget(id);
             if id.kind.is_core("Cluster") {
-                self.writer.gone(&id.key);
+                self.writer.forget_cluster(&id.key);
             }
         }
         let outcome = match outcome {
@@ -195,7 +197,7 @@ impl Runner {
         self.failed(id, object, &problems.join("; "), None).await
     }
 
-    /// Carries out what a step came to; the outcome is for metrics.
+    /// Executes the result of a step; returns the outcome for metrics.
     async fn carry_out(&self, id: &ObjectId, object: Option<&Object>, step: Reconciliation) -> &'static str {
         let Reconciliation { writes, events, requeue_after: again, mut errors } = step;
         let has_writes = !writes.is_empty();
@@ -203,7 +205,7 @@ impl Runner {
             Ok(()) => {}
             // The lease may only be renewed late. If the term ends, all runs end.
             Err(WriteError::NotLeading) => {
-                self.store.wake_after(id, SOON);
+                self.store.wake_after(id, SHORT_REQUEUE);
                 return "not-leading";
             }
             Err(WriteError::Conflict { id: outdated, reason }) => {
@@ -213,7 +215,7 @@ impl Runner {
                     self.refresh(&outdated).await;
                 }
                 if conflicts <= IN_VAIN {
-                    self.store.wake_after(id, SOON / 10);
+                    self.store.wake_after(id, SHORT_REQUEUE / 10);
                     return "conflict";
                 }
                 errors.push(reason);
@@ -221,7 +223,7 @@ impl Runner {
             Err(WriteError::Failed(error) | WriteError::Unanswered(error)) => errors.push(error),
         }
         if let Some(object) = object {
-            self.tell(object, events).await;
+            self.write_events(object, events).await;
         }
         if !errors.is_empty() {
             return self.failed(id, object, &errors.join("; "), again).await;
@@ -235,7 +237,7 @@ impl Runner {
         if has_writes { "changed" } else { "unchanged" }
     }
 
-    /// Reads an object again whose stored state keeps being contradicted: its watch may have missed something.
+    /// Reads an object again after repeated conflicts with its stored state: its watch may have missed a change.
     async fn refresh(&self, outdated: &ObjectId) {
         if let Err(error) = self.writer.refresh(outdated).await {
             debug!(object = %outdated, %error, "Cannot read an object again");
@@ -266,20 +268,20 @@ impl Runner {
     }
 
     /// Writes the events of a step.
-    async fn tell(&self, object: &Object, events: Vec<StepEvent>) {
+    async fn write_events(&self, object: &Object, events: Vec<StepEvent>) {
         if events.is_empty() {
             return;
         }
         let reference = object.reference();
         let queued = events.into_iter().map(|event| {
-            let reason = Reason { name: event.reason, is_warning: event.is_warning };
+            let reason = EventReason { name: event.reason, is_warning: event.is_warning };
             QueuedEvent::now(&reference, object.uid(), reason, event.message)
         });
         self.recorder.write(queued.collect()).await;
     }
 }
 
-/// A step, which the log shows as long as it does not end: its object has no other step meanwhile.
+/// Runs a step, and logs it while it does not end: its object has no other step meanwhile.
 async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
     let (mut step, started) = (pin!(step), Instant::now());
     while timeout(SLOW, step.as_mut()).await.is_err() {
@@ -287,8 +289,8 @@ async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
     }
 }
 
-/// Whether this installation looks after an object: by its namespace, and by the label of its Cluster, or its own label if it belongs to
-/// no Cluster (CT-15.14, DEC-37). Nothing while the Clusters are not listed.
+/// Whether an object is in the scope of this installation: by its namespace, and by the label of its Cluster, or its
+/// own label if it belongs to no Cluster (CT-15.14, DEC-37). `None` while the Clusters are not listed.
 fn is_in_scope(scope: &Scope, objects: &MachineCache, id: &ObjectId) -> Option<bool> {
     if !scope.has_namespace(&id.key.namespace) {
         return Some(false);
@@ -302,7 +304,7 @@ fn is_in_scope(scope: &Scope, objects: &MachineCache, id: &ObjectId) -> Option<b
     Some(scope.has_label(|name| cluster.unwrap_or(object).label(name)))
 }
 
-/// What metrics call the controller of an object.
+/// The metric label of the controller of an object.
 fn controller_name(id: &ObjectId) -> &'static str {
     match &*id.kind.kind {
         _ if &*id.kind.group != model::hub::GROUP => "provider",
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::cache::Cache;
     use crate::kubernetes::lease::{Candidacy, Election};
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use crate::kubernetes::watch::WATCHED;
     use crate::reconciler::lifecycle::workloads::WorkloadCluster;
     use model::hub::ObjectKey;
@@ -352,8 +354,8 @@ mod tests {
         let item = json!({"metadata": {"name": "clusters.cluster.x-k8s.io", "resourceVersion": "1"}});
         let list = json!({"metadata": {"resourceVersion": "1"}, "items": [item]});
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        script.get(path, &[], Answer::ok(list)).get(path, &["watch=true"], Answer::Silence);
-        let clusters = script.get("/apis/cluster.x-k8s.io/v1beta2/clusters", &[], Answer::Silence);
+        script.get(path, &[], ScriptedAnswer::ok(list)).get(path, &["watch=true"], ScriptedAnswer::Silence);
+        let clusters = script.get("/apis/cluster.x-k8s.io/v1beta2/clusters", &[], ScriptedAnswer::Silence);
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Arc::new(Metrics::default()));
         let client = script.client();
         let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
@@ -410,12 +412,18 @@ mod tests {
         let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
         let (_, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
         let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
-        let (store, due) = Store::new(metrics.clone());
+        let (store, due) = LifecycleStore::new(metrics.clone());
         let (store, writer) = (Arc::new(store), leadership.writer(client.clone()));
-        let watches = Watches::new(client, Scope::default(), definitions, store.clone(), metrics.clone());
+        let watches = KindWatches::new(client, Scope::default(), definitions, store.clone(), metrics.clone());
         let workloads = Arc::new(NoneAtAll);
         let runner = Runner {
-            writer: Writer::new(writer.clone(), store.clone(), workloads, Followed::none(&store), metrics.clone()),
+            writer: Writer::new(
+                writer.clone(),
+                store.clone(),
+                workloads,
+                ExternalClusters::none(&store),
+                metrics.clone(),
+            ),
             recorder: Recorder::new(writer, REPORTER),
             settings: MachineSettings::default(),
             backoff: Backoff::default(),
@@ -444,7 +452,7 @@ mod tests {
         while due.next().now_or_never().is_some() {}
         runner.step(&id).await;
         let request = due.next().now_or_never().flatten().expect("the step is repeated");
-        assert_eq!((request.message, request.run_at - Instant::now()), (id.clone(), SOON));
+        assert_eq!((request.message, request.run_at - Instant::now()), (id.clone(), SHORT_REQUEUE));
     }
 
     #[tokio::test(start_paused = true)]
@@ -465,7 +473,7 @@ mod tests {
             runner.step(&id).await;
             assert!(due.next().now_or_never().is_none(), "the step was run");
         }
-        runner.failed(&id, None, "refused", Some(SOON)).await;
+        runner.failed(&id, None, "refused", Some(SHORT_REQUEUE)).await;
         runner.backoff.succeeded(&id);
         while due.next().now_or_never().is_some() {}
         runner.step(&id).await;

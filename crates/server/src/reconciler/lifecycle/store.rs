@@ -1,4 +1,4 @@
-//! What the watches and the answers to writes have shown, and which objects are due because of it.
+//! The objects of watches and of responses to writes, and the queue of the objects that are due.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -18,11 +18,11 @@ use machines::lifecycle::{GroupKind, MachineCache, ObjectId};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey};
 
-/// For how long an object that is gone does not come back with the late answer to a write. Requests take less.
+/// Time for which a late response to a write does not restore a deleted object. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// What becomes of a workload cluster that is followed by its Secret.
-pub(super) enum Following {
+/// A change of the connection to a followed workload cluster.
+pub(super) enum ConnectionChange {
     Begins,
     /// Its API server answers, and its objects are here.
     Connected,
@@ -31,8 +31,8 @@ pub(super) enum Following {
     Ends,
 }
 
-/// The objects, and the queue of those that are due.
-pub(super) struct Store {
+/// The objects, and the queue of the objects that are due.
+pub(super) struct LifecycleStore {
     objects: RwLock<MachineCache>,
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
     /// Objects whose step waits until a kind is listed.
@@ -40,17 +40,17 @@ pub(super) struct Store {
     /// The resourceVersion of the last list of each kind, by workload cluster; locked while `objects` is.
     lists: Mutex<HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>>,
     /// The uids of objects that are gone; locked while `objects` is.
-    gone: Mutex<Recent<String>>,
+    gone: Mutex<RecentKeys<String>>,
     /// The objects whose step is due or in progress.
     pub due: DueObjects<ObjectId>,
     metrics: Arc<Metrics>,
 }
 
-impl Store {
-    /// An empty store, and the requests to look at objects.
+impl LifecycleStore {
+    /// An empty store, and the receiver of the queue.
     pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
         let (queue, due) = mpsc::unbounded();
-        let store = Store {
+        let store = LifecycleStore {
             objects: RwLock::default(),
             queue,
             waiting: Mutex::default(),
@@ -62,7 +62,7 @@ impl Store {
         (store, due)
     }
 
-    /// Does something with the objects, which do not change meanwhile.
+    /// Calls `look` with the locked objects.
     pub(super) fn with<T>(&self, look: impl FnOnce(&MachineCache) -> T) -> T {
         look(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -72,7 +72,7 @@ impl Store {
         change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs a step of an object after that time.
+    /// Queues a step of an object after this time.
     pub(super) fn wake_after(&self, id: &ObjectId, after: Duration) {
         self.due.queue(id, after);
         let request = ScheduleRequest { message: id.clone(), run_at: Instant::now() + after };
@@ -84,7 +84,7 @@ impl Store {
         ids.into_iter().for_each(|id| self.wake_after(&id, Duration::ZERO));
     }
 
-    /// Runs a step of an object when these kinds are listed.
+    /// Queues a step of an object when these kinds are listed.
     pub(super) fn wait_for(&self, id: &ObjectId, kinds: &BTreeSet<GroupKind>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for kind in kinds {
@@ -97,8 +97,8 @@ impl Store {
         }
     }
 
-    /// All objects of a kind were shown, in the management cluster or in a workload cluster. Others were gone at this resourceVersion:
-    /// one of them is there only if this process has written it since.
+    /// Notes a complete list of a kind, in the management cluster or in a workload cluster. Other objects did not exist
+    /// at this resourceVersion: one of them exists only if this process has written it since.
     pub(super) fn listed(
         &self,
         workload: Option<&ObjectKey>,
@@ -133,7 +133,7 @@ impl Store {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object that is not in a list of this resourceVersion is gone, unless it is newer than the list.
+    /// Removes an object that is not in a list of this resourceVersion, unless it is newer than the list.
     fn not_listed(&self, id: &ObjectId, version: u64) {
         let gone = self.with_mut(|objects| {
             let known = objects.get(id).filter(|known| version_of(known) <= version)?;
@@ -143,26 +143,26 @@ impl Store {
         self.note_removed(id, gone);
     }
 
-    /// The answer to a write of this process. One that comes after a list that is newer, and that does not have the object, is that of
-    /// an object that was deleted meanwhile.
+    /// Stores the response to a write of this process. If a newer list does not contain the object, it was deleted
+    /// meanwhile.
     pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
         self.put(id, object, |known, version| {
             known.is_some() || self.last_list(id).is_none_or(|listed| listed < version)
         });
     }
 
-    /// The resourceVersion of the last list that would have had an object.
+    /// The resourceVersion of the last list that would have contained an object.
     fn last_list(&self, id: &ObjectId) -> Option<u64> {
         self.lists().get(&id.workload)?.get(&id.kind).copied()
     }
 
-    /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
-    /// watch has shown that another controller has removed the last finalizer.
+    /// Stores an observed object, unless a newer version is stored or it was deleted: the response to a write may
+    /// arrive after the watch has shown that another controller removed the last finalizer.
     pub(super) fn seen(&self, id: &ObjectId, object: Object) {
         self.put(id, object, |_, _| true);
     }
 
-    /// Stores an object if it is there, by what is known of its name and by its resourceVersion.
+    /// Stores an object if it exists, by the stored object of its name and by its resourceVersion.
     fn put(&self, id: &ObjectId, mut object: Object, is_there: impl FnOnce(Option<&Object>, u64) -> bool) {
         object.remove("metadata.managedFields");
         let object = Arc::new(object);
@@ -176,10 +176,10 @@ impl Store {
         });
         let Some(before) = before else { return };
         self.note_phase(id, before.as_deref(), Some(&object));
-        self.wake_concerned(id, before.as_deref(), Some(&object));
+        self.wake_dependents(id, before.as_deref(), Some(&object));
     }
 
-    /// An object is gone; with `uid` only if it is that one.
+    /// Removes a deleted object; with `uid` only if it has that uid.
     pub(super) fn removed(&self, id: &ObjectId, uid: Option<&str>) {
         let gone = self.with_mut(|objects| {
             let known = objects.get(id).map(|known| known.uid().to_owned());
@@ -194,11 +194,11 @@ impl Store {
     fn note_removed(&self, id: &ObjectId, gone: Option<Arc<Object>>) {
         if let Some(gone) = gone {
             self.note_phase(id, Some(&gone), None);
-            self.wake_concerned(id, Some(&gone), None);
+            self.wake_dependents(id, Some(&gone), None);
         }
     }
 
-    fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+    fn wake_dependents(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
         self.wake(self.with(|objects| dependents(objects, id, before, after)));
         // The workload cluster of a Cluster that is gone is forgotten.
         if id.workload.is_none() && (after.is_some() || id.kind.is_core("Cluster")) {
@@ -206,12 +206,12 @@ impl Store {
         }
     }
 
-    /// What came of the eviction of a Pod.
+    /// Notes the result of the eviction of a Pod.
     pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
         self.with_mut(|objects| objects.note_eviction(cluster, pod, refusal));
     }
 
-    /// A workload cluster is connected, or is gone.
+    /// Notes that a workload cluster is connected or deleted.
     pub(super) fn connected(&self, cluster: &ObjectKey, up: bool) {
         let ids = self.with_mut(|objects| {
             match up {
@@ -229,29 +229,29 @@ impl Store {
         self.lists().remove(&Some(cluster.clone()));
     }
 
-    /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
-    pub(super) fn followed(&self, cluster: &ObjectKey, now: Following) {
+    /// Applies a change of the connection to a followed workload cluster.
+    pub(super) fn followed(&self, cluster: &ObjectKey, now: ConnectionChange) {
         let cluster_id = ObjectId::core("Cluster", &cluster.namespace, &cluster.name);
         let woken = self.with_mut(|objects| {
             let known = objects.workload(cluster).filter(|workload| workload.is_followed);
             let (was_connected, problem) = match (known, &now) {
                 (Some(known), _) => (known.is_reachable, known.problem.clone()),
-                (None, Following::Begins) => (objects.workload(cluster).is_some(), None),
+                (None, ConnectionChange::Begins) => (objects.workload(cluster).is_some(), None),
                 (None, _) => return Vec::new(),
             };
             let is_news = match now {
-                Following::Begins => {
+                ConnectionChange::Begins => {
                     // Its API server may be another one, whose versions are not those of the last.
                     self.lists().remove(&Some(cluster.clone()));
                     objects.disconnect(cluster, None);
                     was_connected
                 }
-                Following::Connected => {
+                ConnectionChange::Connected => {
                     let workload = objects.workload_mut(cluster);
                     (workload.is_reachable, workload.problem) = (true, None);
                     !was_connected
                 }
-                Following::Disconnected(because) => {
+                ConnectionChange::Disconnected(because) => {
                     if !was_connected && problem.as_ref() == Some(&because) {
                         return Vec::new();
                     }
@@ -259,7 +259,7 @@ impl Store {
                     objects.disconnect(cluster, Some(because));
                     was_connected
                 }
-                Following::Ends => {
+                ConnectionChange::Ends => {
                     self.forget_workload(objects, cluster);
                     true
                 }
@@ -288,20 +288,20 @@ impl Store {
     }
 }
 
-/// What has happened to some of many in the last minute, as far as that matters.
-struct Recent<K> {
+/// A set of keys that were added in the last minute.
+struct RecentKeys<K> {
     at: HashMap<K, Instant>,
     /// How many there may be before the old ones are dropped, so that each costs the same however many there are.
     most: usize,
 }
 
-impl<K> Default for Recent<K> {
+impl<K> Default for RecentKeys<K> {
     fn default() -> Self {
-        Recent { at: HashMap::new(), most: 0 }
+        RecentKeys { at: HashMap::new(), most: 0 }
     }
 }
 
-impl<K: Eq + Hash> Recent<K> {
+impl<K: Eq + Hash> RecentKeys<K> {
     fn note(&mut self, key: K) {
         self.at.insert(key, Instant::now());
         if self.at.len() > self.most {
@@ -318,14 +318,14 @@ impl<K: Eq + Hash> Recent<K> {
     }
 }
 
-impl Drop for Store {
+impl Drop for LifecycleStore {
     fn drop(&mut self) {
         // Another process counts from now on.
         self.metrics.machines.clear();
     }
 }
 
-/// A phase as a label of metrics, which have fixed sets of values. A Machine without one is about to get its first.
+/// The metric label of a phase, from a fixed set. A Machine without a phase is about to get its first.
 fn known_phase(phase: &str) -> &'static str {
     let phase = if phase.is_empty() { "Pending" } else { phase };
     metrics::PHASES.into_iter().find(|known| *known == phase).unwrap_or("Unknown")
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_list_removes_what_this_process_wrote_before_it_and_nothing_newer() {
         // MA-10.4
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let (id, kind) = (ObjectId::for_object(&set("a", "1")), GroupKind::core("MachineSet"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         let list = |version| store.listed(None, &kind, None, &BTreeSet::new(), version);
@@ -380,14 +380,14 @@ mod tests {
 
     #[test]
     fn versions_of_a_workload_cluster_begin_anew_with_another_api_server() {
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let (cluster, kind) = (ObjectKey::new("default", "c"), GroupKind::core("MachineSet"));
         let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&set("a", "1")) };
         let there = || store.with(|objects| objects.get(&id).is_some());
         for forget in [
-            (|store, cluster| Store::connected(store, cluster, false)) as fn(&Store, &ObjectKey),
-            |store, cluster| store.followed(cluster, Following::Begins),
-            |store, cluster| store.followed(cluster, Following::Ends),
+            (|store, cluster| LifecycleStore::connected(store, cluster, false)) as fn(&LifecycleStore, &ObjectKey),
+            |store, cluster| store.followed(cluster, ConnectionChange::Begins),
+            |store, cluster| store.followed(cluster, ConnectionChange::Ends),
         ] {
             store.listed(Some(&cluster), &kind, None, &BTreeSet::new(), 100);
             store.wrote(&id, set("a", "2"));
@@ -396,13 +396,13 @@ mod tests {
             store.wrote(&id, set("a", "2"));
             assert!(there());
             store.removed(&id, None);
-            *store.gone.lock().unwrap() = Recent::default();
+            *store.gone.lock().unwrap() = RecentKeys::default();
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_gone_does_not_come_back_with_a_late_answer() {
-        let (store, _due) = Store::new(Arc::default());
+        let (store, _due) = LifecycleStore::new(Arc::default());
         let id = ObjectId::for_object(&set("a", "1"));
         let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
         store.seen(&id, set("a", "1"));

@@ -1,4 +1,4 @@
-//! One watch for each kind that steps look at, in the version that its contract asks for (CT-3.5).
+//! One watch for each kind that steps read, in the version of its contract (CT-3.5).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::pin;
@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-use super::kind_watch::{KindWatch, Report, Sizes};
-use super::store::Store;
+use super::kind_watch::{KindWatch, ObjectSizes, WatchProgress};
+use super::store::LifecycleStore;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::follow::WatchedKind;
+use crate::kubernetes::observations::WatchedKind;
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::GroupKind;
 use model::hub::contract::{Contract, listed};
@@ -22,11 +22,11 @@ use model::hub::contract::{definition_name, newest_version};
 use model::hub::{GROUP, ObjectKey};
 use model::world::Scope;
 
-/// How long a definition is waited for, and how soon it is looked for again.
+/// Timeout of waiting for a definition, and the delay before the next attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many kinds are watched. References choose them, and every user who may create a Machine chooses references.
+/// Maximum number of watched kinds. References name them, and every user who may create a Machine chooses references.
 const MOST_KINDS: usize = 512;
-/// The kinds of workload clusters that steps look at.
+/// The kinds of workload clusters that steps read.
 pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
     ("", "Namespace"),
     ("", "Node"),
@@ -36,22 +36,22 @@ pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
     ("storage.k8s.io", "VolumeAttachment"),
 ];
 
-/// The watches. They end with this.
-pub(super) struct Watches(Arc<Shared>);
+/// The watches. Dropping it ends them.
+pub(super) struct KindWatches(Arc<WatchesState>);
 
-struct Shared {
-    source: Source,
+struct WatchesState {
+    source: WatchSource,
     wanted: Mutex<HashSet<GroupKind>>,
     running: Mutex<JoinSet<()>>,
 }
 
-/// What the watch of any kind of the management cluster needs.
+/// The dependencies of watches of the management cluster.
 #[derive(Clone)]
-struct Source {
+struct WatchSource {
     client: kube::Client,
     scope: Scope,
     definitions: Definitions,
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     metrics: Arc<Metrics>,
     problems: Problems,
 }
@@ -59,16 +59,16 @@ struct Source {
 /// Why kinds are not watched.
 type Problems = Arc<Mutex<BTreeMap<GroupKind, String>>>;
 
-impl Watches {
+impl KindWatches {
     pub(super) fn new(
         client: kube::Client,
         scope: Scope,
         definitions: Definitions,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let source = Source { client, scope, definitions, store, metrics, problems: Problems::default() };
-        Watches(Arc::new(Shared { source, wanted: Mutex::default(), running: Mutex::default() }))
+        let source = WatchSource { client, scope, definitions, store, metrics, problems: Problems::default() };
+        KindWatches(Arc::new(WatchesState { source, wanted: Mutex::default(), running: Mutex::default() }))
     }
 
     /// Why some of these kinds are not watched.
@@ -77,7 +77,7 @@ impl Watches {
         kinds.iter().filter_map(|kind| problems.get(kind).cloned()).collect()
     }
 
-    /// Watches a kind from now on.
+    /// Starts the watch of a kind.
     pub(super) fn want(&self, kind: &GroupKind) {
         let shared = &self.0;
         let mut wanted = shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,8 +96,8 @@ impl Watches {
     }
 }
 
-impl Source {
-    /// Watches a kind for ever.
+impl WatchSource {
+    /// Watches a kind; never ends.
     async fn watch(self, kind: &GroupKind) {
         loop {
             match version_of(&self.definitions, kind).await {
@@ -114,7 +114,7 @@ impl Source {
                     debug!(%kind, "This kind is not installed");
                     self.store.listed(None, kind, None, &BTreeSet::new(), u64::MAX);
                 }
-                Err(error) => self.note(kind, Some(error)),
+                Err(error) => self.note(kind, Some(error.to_string())),
             }
             sleep(PATIENCE).await;
         }
@@ -134,15 +134,15 @@ impl Source {
         let mut reports = pin!(watch.follow(api, resource, watched, self.metrics.clone()));
         while let Some(report) = reports.next().await {
             match report {
-                Report::Listed => self.note(kind, None),
-                Report::Failed(problem) => self.note(kind, Some(problem)),
-                Report::Alive | Report::TooMuch => {}
+                WatchProgress::Listed => self.note(kind, None),
+                WatchProgress::Failed(problem) => self.note(kind, Some(problem)),
+                WatchProgress::Alive | WatchProgress::TooMuch => {}
             }
         }
         self.note(kind, Some("the API server does not serve this kind".to_owned()));
     }
 
-    /// Notes why a kind is not watched; nothing if it is.
+    /// Notes why a kind is not watched; `None` if it is.
     fn note(&self, kind: &GroupKind, problem: Option<String>) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         match problem {
@@ -157,8 +157,20 @@ impl Source {
     }
 }
 
-/// The version in which a kind is read, and its contract; nothing for an own kind that is not installed.
-async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Option<(String, Option<Contract>)>, String> {
+/// Why the version of a kind is not known.
+#[derive(Debug, thiserror::Error)]
+enum VersionError {
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    #[error("CustomResourceDefinition {0} has no contract label")]
+    NoContract(String),
+}
+
+/// The version in which a kind is read, and its contract; `None` for a kind of Cluster API that is not installed.
+async fn version_of(
+    definitions: &Definitions,
+    kind: &GroupKind,
+) -> Result<Option<(String, Option<Contract>)>, VersionError> {
     if kind.group.is_empty() {
         return Ok(Some(("v1".to_owned(), None)));
     }
@@ -166,29 +178,28 @@ async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Optio
     let labels = match definitions.labels(&name, Instant::now() + PATIENCE).await {
         Ok(labels) => labels,
         Err(DefinitionError::Missing(_)) if &*kind.group == GROUP => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     if &*kind.group == GROUP {
         return Ok(Some(("v1beta2".to_owned(), None)));
     }
-    let version =
-        newest_version(&labels).ok_or_else(|| format!("CustomResourceDefinition {name} has no contract label"))?;
+    let version = newest_version(&labels).ok_or(VersionError::NoContract(name))?;
     Ok(Some((version.to_owned(), listed(&labels, version))))
 }
 
 /// Follows the objects of workload clusters.
 pub(super) struct WorkloadWatches {
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     metrics: Arc<Metrics>,
     running: Mutex<HashMap<ObjectKey, JoinSet<()>>>,
 }
 
 impl WorkloadWatches {
-    pub(super) fn new(store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(store: Arc<LifecycleStore>, metrics: Arc<Metrics>) -> Self {
         WorkloadWatches { store, metrics, running: Mutex::default() }
     }
 
-    /// Follows a workload cluster, unless that is so already.
+    /// Follows a workload cluster, unless it is followed already.
     pub(super) fn start(&self, cluster: &ObjectKey, client: &kube::Client) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.contains_key(cluster) {
@@ -209,22 +220,22 @@ impl WorkloadWatches {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).contains_key(cluster)
     }
 
-    /// Does not follow it any more.
+    /// Stops following it.
     pub(super) fn stop(&self, cluster: &ObjectKey) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
     }
 }
 
-/// Follows a kind of a workload cluster; `name` is what logs call it.
+/// Follows a kind of a workload cluster; `name` is its name in logs.
 pub(super) fn follow_workload(
-    store: &Arc<Store>,
+    store: &Arc<LifecycleStore>,
     metrics: &Arc<Metrics>,
     cluster: &ObjectKey,
     client: kube::Client,
     (group, kind): (&'static str, &'static str),
     name: String,
-    sizes: Option<Sizes>,
-) -> impl Stream<Item = Report> + Send + use<> {
+    sizes: Option<ObjectSizes>,
+) -> impl Stream<Item = WatchProgress> + Send + use<> {
     let resource = Resource::known(group, "v1", kind);
     let (workload, kind) = (Some(cluster.clone()), GroupKind::new(group, kind));
     let watch = KindWatch { store: store.clone(), workload, kind, contract: None, sizes };

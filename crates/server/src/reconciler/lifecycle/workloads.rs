@@ -1,10 +1,10 @@
-//! The API servers of workload clusters that are in this process (DEC-54).
+//! The API servers of workload clusters in this process (DEC-54).
 
 use std::fmt;
 
 use model::hub::ObjectKey;
 
-/// A workload cluster that can be used.
+/// An open workload cluster.
 #[derive(Clone)]
 pub struct WorkloadCluster {
     pub client: kube::Client,
@@ -20,18 +20,18 @@ impl fmt::Debug for WorkloadCluster {
 
 /// The workload clusters of this process.
 pub trait WorkloadClusters: fmt::Debug + Send + Sync {
-    /// The workload cluster of a Cluster; it is made if there is none.
+    /// The workload cluster of a Cluster; creates it if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made, and why.
+    /// When it cannot be created.
     fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String>;
 
-    /// The workload cluster of a Cluster, if there is one.
+    /// The workload cluster of a Cluster, if it exists.
     fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster>;
 
-    /// Ends a workload cluster with everything in it.
+    /// Deletes a workload cluster with everything in it.
     fn forget(&self, cluster: &ObjectKey);
 
-    /// Ends all workload clusters.
+    /// Deletes all workload clusters.
     fn forget_all(&self);
 }

@@ -1,4 +1,4 @@
-//! The writes of a step as requests; what the API server answers goes into the store at once.
+//! Executes the writes of a step; the responses of the API server are stored at once.
 
 mod uncertain;
 
@@ -13,13 +13,13 @@ use kube::api::Patch;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use self::uncertain::{Doubt, Found, Uncertain};
-use super::followed::Followed;
-use super::store::Store;
+use self::uncertain::{CreationResult, UncertainCreation, UncertainCreations};
+use super::external_clusters::ExternalClusters;
+use super::store::LifecycleStore;
 use super::watches::WorkloadWatches;
 use super::workloads::WorkloadClusters;
 use crate::kubernetes::lease::NotLeading;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite};
 use model::hub::{Object, ObjectKey, ObjectRef, label};
@@ -28,7 +28,7 @@ use schema::field::shortened;
 /// The type of Secrets of Cluster API (CT-10.10).
 const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
-/// For how long one pass of a drain evicts Pods; those that are left come in the next pass (MA-10.6).
+/// Maximum time of one pass of a drain; the next pass evicts the remaining Pods (MA-10.6).
 const EVICTING: Duration = Duration::from_secs(10);
 
 /// Why the writes of a step did not all succeed.
@@ -47,7 +47,7 @@ pub(super) enum WriteError {
 }
 
 impl WriteError {
-    fn of(id: &ObjectId, error: RequestError) -> Self {
+    fn for_object(id: &ObjectId, error: ApiRequestError) -> Self {
         let reason = format!("{id}: {error}");
         match error {
             error if is_not_leading(&error) => WriteError::NotLeading,
@@ -57,40 +57,40 @@ impl WriteError {
     }
 }
 
-fn is_not_leading(error: &RequestError) -> bool {
-    matches!(error, RequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
+fn is_not_leading(error: &ApiRequestError) -> bool {
+    matches!(error, ApiRequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
 }
 
 /// A merge patch of a part of an object.
-enum Part {
+enum PatchPart {
     /// Everything but the status.
     Main(Map<String, Value>),
     Status(Map<String, Value>),
 }
 
-/// Writes what steps ask for.
+/// Executes the writes of steps.
 pub(super) struct Writer {
     client: kube::Client,
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     workloads: Arc<dyn WorkloadClusters>,
     watches: WorkloadWatches,
-    followed: Followed,
-    uncertain: Uncertain,
+    followed: ExternalClusters,
+    uncertain: UncertainCreations,
 }
 
 impl Writer {
     pub(super) fn new(
         client: kube::Client,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         workloads: Arc<dyn WorkloadClusters>,
-        followed: Followed,
+        followed: ExternalClusters,
         metrics: Arc<Metrics>,
     ) -> Self {
         let watches = WorkloadWatches::new(store.clone(), metrics);
-        Writer { client, store, workloads, watches, followed, uncertain: Uncertain::default() }
+        Writer { client, store, workloads, watches, followed, uncertain: UncertainCreations::default() }
     }
 
-    /// Writes in this order, until one fails.
+    /// Executes writes in this order, until one fails.
     pub(super) async fn write(&self, writes: Vec<ObjectWrite>) -> Result<(), WriteError> {
         let mut first_eviction = None;
         for one in writes {
@@ -107,8 +107,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Evicts a Pod. A refusal, as because of a disruption budget, does not stop the others; it is remembered for the next pass
-    /// (MA-10.6).
+    /// Evicts a Pod. A refusal, for instance because of a disruption budget, does not stop the others; it is stored for
+    /// the next pass (MA-10.6).
     async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
         let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
             Ok(()) => None,
@@ -149,8 +149,8 @@ impl Writer {
         }
     }
 
-    /// Ends what there is of a Cluster that is gone.
-    pub(super) fn gone(&self, cluster: &ObjectKey) {
+    /// Drops the workload cluster of a deleted Cluster.
+    pub(super) fn forget_cluster(&self, cluster: &ObjectKey) {
         self.followed.stop(cluster);
     }
 
@@ -167,8 +167,8 @@ impl Writer {
         }
     }
 
-    /// The client for a new object. The first Node of a Cluster makes its workload cluster; one that was forgotten since the Cluster is being
-    /// deleted is not made again.
+    /// The client for a new object. The first Node of a Cluster creates its workload cluster; one that was dropped
+    /// because the Cluster is being deleted is not created again.
     fn client_for_new(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
         if let Some(cluster) = workload
             && self.followed.client(cluster).is_none()
@@ -179,7 +179,7 @@ impl Writer {
         self.client(workload)
     }
 
-    /// Makes objects, all or none.
+    /// Creates objects, all or none.
     async fn create_all(&self, workload: Option<&ObjectKey>, objects: Vec<Object>) -> Result<(), WriteError> {
         let mut made = Vec::new();
         for object in objects {
@@ -187,7 +187,7 @@ impl Writer {
                 Ok(object) => made.push(object),
                 Err(WriteError::Unanswered(reason)) => {
                     // The objects before it stay until it is known whether this object refers to them.
-                    self.uncertain.note(Doubt { object, before: made });
+                    self.uncertain.note(UncertainCreation { object, before: made });
                     return Err(WriteError::Failed(reason));
                 }
                 Err(error) => {
@@ -206,7 +206,7 @@ impl Writer {
         let mut made = match workload {
             None => self.post(&client, object).await?,
             // Its objects have the same name in each step, and its API server may have ended for good.
-            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::of(&id, error))?,
+            Some(_) => untyped::create(&client, object).await.map_err(|error| WriteError::for_object(&id, error))?,
         };
         // Most kinds have no status when they are created.
         if let Some(status) = object.at("status").filter(|status| made.at("status") != Some(status)) {
@@ -219,40 +219,40 @@ impl Writer {
                     let reason = format!("{id} was deleted right after its creation");
                     return Err(WriteError::Conflict { id: Box::new(id), reason });
                 }
-                Err(error) => return Err(WriteError::of(&id, error)),
+                Err(error) => return Err(WriteError::for_object(&id, error)),
             };
         }
         self.store.wrote(&id, made.clone());
         Ok(made)
     }
 
-    /// Makes an object. If there is no answer that says whether it was made, this is found out: a step that believed it was not
-    /// would make another one under another name, and take away what the first one refers to.
+    /// Creates an object. If the response does not show whether it was created, reads it: otherwise the next step would
+    /// create another one with another name, and delete the objects that the first one refers to.
     async fn post(&self, client: &kube::Client, object: &Object) -> Result<Object, WriteError> {
         let id = id_of(None, object);
         match untyped::create(client, object).await {
             Err(error) if !is_not_leading(&error) && error.may_have_written() => {
                 match self.uncertain.look_up(client, object).await {
-                    Found::Made(found) => Ok(*found),
-                    Found::NotMade => Err(WriteError::of(&id, error)),
-                    Found::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
+                    CreationResult::Made(found) => Ok(*found),
+                    CreationResult::NotMade => Err(WriteError::for_object(&id, error)),
+                    CreationResult::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
                 }
             }
-            answered => answered.map_err(|error| WriteError::of(&id, error)),
+            answered => answered.map_err(|error| WriteError::for_object(&id, error)),
         }
     }
 
-    /// Finds out whether objects were created whose creation, by a step of `owner`, was not answered.
+    /// Finds out whether creations without a response, by a step of `owner`, succeeded.
     pub(super) async fn settle(&self, owner: &Object) -> Result<(), WriteError> {
-        for Doubt { object, before } in self.uncertain.of(owner.uid()) {
+        for UncertainCreation { object, before } in self.uncertain.for_owner(owner.uid()) {
             match uncertain::read(&self.client, &object).await {
-                Found::Made(found) => self.store.wrote(&id_of(None, &object), *found),
-                Found::NotMade => {
+                CreationResult::Made(found) => self.store.wrote(&id_of(None, &object), *found),
+                CreationResult::NotMade => {
                     for object in before.iter().rev() {
                         self.delete(None, object).await?;
                     }
                 }
-                Found::Unknown => {
+                CreationResult::Unknown => {
                     let id = id_of(None, &object);
                     return Err(WriteError::Failed(format!("it is not known whether {id} was created")));
                 }
@@ -262,24 +262,28 @@ impl Writer {
         Ok(())
     }
 
-    /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the version that
-    /// the step has seen. The status goes last, since it says that the rest is done (CT-8.2, CT-18.1), unless the rest takes the last
-    /// finalizer away: the object would be gone.
+    /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the
+    /// version that the step has read. The status is written last, since it reports that the rest is done (CT-8.2,
+    /// CT-18.1), unless the rest removes the last finalizer, which deletes the object.
     async fn update(&self, workload: Option<&ObjectKey>, before: &Object, after: &Object) -> Result<(), WriteError> {
         let (client, id) = (self.client(workload)?, id_of(workload, before));
         let reference = reference(before);
         let (main, status) = patches(before, after);
-        let parts =
-            [main.map(Part::Main), status.map(|status| Part::Status(Map::from_iter([("status".to_owned(), status)])))];
-        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        let parts = [
+            main.map(PatchPart::Main),
+            status.map(|status| PatchPart::Status(Map::from_iter([("status".to_owned(), status)]))),
+        ];
+        let mut parts: Vec<PatchPart> = parts.into_iter().flatten().collect();
         if after.is_being_deleted() && !has_finalizers(after) {
             parts.reverse();
         }
         let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
         for part in parts {
             let written = match part {
-                Part::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
-                Part::Status(status) => untyped::update_status(&client, &reference, &versioned(status, &version)).await,
+                PatchPart::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
+                PatchPart::Status(status) => {
+                    untyped::update_status(&client, &reference, &versioned(status, &version)).await
+                }
             };
             let written = match written {
                 Ok(written) => written,
@@ -291,7 +295,8 @@ impl Writer {
         Ok(())
     }
 
-    /// An update that takes away the last finalizer of an object that is being deleted removes it.
+    /// Stores a written object, or removes it if the update removed the last finalizer of an object that is being
+    /// deleted.
     fn wrote_or_removed(&self, id: &ObjectId, written: Object) {
         if written.is_being_deleted() && !has_finalizers(&written) {
             self.store.removed(id, Some(written.uid()));
@@ -300,11 +305,11 @@ impl Writer {
         }
     }
 
-    /// Why the write of a stored object failed. If the object was not found, it is read again: it may have been deleted while its watch
-    /// had a gap, and the next step must know it.
-    async fn refused(&self, id: &ObjectId, error: RequestError) -> WriteError {
+    /// The error of a failed write of a stored object. If the object was not found, it is read again: it may have been
+    /// deleted while its watch had a gap, and the next step must see that.
+    async fn refused(&self, id: &ObjectId, error: ApiRequestError) -> WriteError {
         if !error.is_not_found() {
-            return WriteError::of(id, error);
+            return WriteError::for_object(id, error);
         }
         let reason = format!("{id}: {error}");
         match self.refresh(id).await {
@@ -315,7 +320,7 @@ impl Writer {
         }
     }
 
-    /// Reads a stored object again, because the API server contradicts what is stored; returns whether its stored state changed.
+    /// Reads a stored object again after a conflict with the API server; returns whether its stored state changed.
     pub(super) async fn refresh(&self, id: &ObjectId) -> Result<bool, WriteError> {
         let Some(known) = self.store.with(|objects| objects.get(id).cloned()) else { return Ok(true) };
         let client = self.client(id.workload.as_ref())?;
@@ -339,7 +344,7 @@ impl Writer {
                 self.store.removed(&id, Some(object.uid()));
                 Ok(())
             }
-            Err(error) => Err(WriteError::of(&id, error)),
+            Err(error) => Err(WriteError::for_object(&id, error)),
         }
     }
 
@@ -355,7 +360,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the Secret `<cluster>-kubeconfig`; one of an earlier process has credentials that open nothing any more.
+    /// Writes the Secret `<cluster>-kubeconfig`; the credentials of one from an earlier process are invalid.
     async fn publish(&self, cluster: &ObjectKey, kubeconfig: &str) -> Result<(), WriteError> {
         let Some((object, owner)) = self.store.with(|objects| owned(objects, cluster)) else { return Ok(()) };
         let secret = kubeconfig_secret(&object, &owner, kubeconfig);
@@ -365,14 +370,15 @@ impl Writer {
             Err(error) if error.is_conflict() => match self.replace(&secret, [&owner, &object]).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))),
-                Err(error) => Err(WriteError::of(&id, error)),
+                Err(error) => Err(WriteError::for_object(&id, error)),
             },
-            Err(error) => Err(WriteError::of(&id, error)),
+            Err(error) => Err(WriteError::for_object(&id, error)),
         }
     }
 
-    /// Replaces the Secret if one of the objects is its owner; one that was made without a control plane is the Cluster's.
-    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, RequestError> {
+    /// Replaces the Secret if one of the objects is its owner; the Cluster owns one that was created without a control
+    /// plane.
+    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, ApiRequestError> {
         for owner in owners {
             match untyped::update(&self.client, &secret.reference(), &replacement(owner, secret)).await {
                 Ok(_) => return Ok(true),
@@ -384,13 +390,13 @@ impl Writer {
     }
 }
 
-/// Whether there is a Cluster that is not being deleted.
+/// Whether the Cluster exists and is not being deleted.
 fn is_wanted(objects: &MachineCache, cluster: &ObjectKey) -> bool {
     let found = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
     found.is_some_and(|cluster| !cluster.is_being_deleted())
 }
 
-/// A Cluster, and what owns its kubeconfig: the control plane, or the Cluster where it has none.
+/// A Cluster, and the owner of its kubeconfig: the control plane, or the Cluster itself without one.
 fn owned(objects: &MachineCache, cluster: &ObjectKey) -> Option<(Arc<Object>, Arc<Object>)> {
     let object = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name))?;
     let text =
@@ -402,7 +408,7 @@ fn owned(objects: &MachineCache, cluster: &ObjectKey) -> Option<(Arc<Object>, Ar
     Some((object.clone(), objects.get(&control_plane).unwrap_or(object).clone()))
 }
 
-/// The Secret with which a workload cluster is reached.
+/// The Secret with the kubeconfig of a workload cluster.
 fn kubeconfig_secret(cluster: &Object, owner: &Object, kubeconfig: &str) -> Object {
     let owner = json!({
         "apiVersion": owner.api_version(), "kind": owner.kind(), "name": owner.name(), "uid": owner.uid(),
@@ -422,7 +428,7 @@ fn kubeconfig_secret(cluster: &Object, owner: &Object, kubeconfig: &str) -> Obje
     .unwrap_or_default()
 }
 
-/// Replaces owner and data of a Secret that was made by an earlier process for the same owner, and of no other.
+/// The patch that replaces owner and data of a Secret from an earlier process; it applies only to the same owner.
 fn replacement(owner: &Object, secret: &Object) -> Patch<Value> {
     let pointer = |path: &[&str]| PointerBuf::from_tokens(path.iter().copied());
     let test = |path: &[&str], value: Value| PatchOperation::Test(TestOperation { path: pointer(path), value });
@@ -451,7 +457,7 @@ fn reference(object: &Object) -> ObjectRef {
     object.reference()
 }
 
-/// The merge patches that make one object of another: everything but the status, and the status.
+/// The merge patches from one object to another: everything but the status, and the status.
 fn patches(before: &Object, after: &Object) -> (Option<Map<String, Value>>, Option<Value>) {
     let (before, after) = (before.members(), after.members());
     let mut main = Map::new();
@@ -465,7 +471,7 @@ fn patches(before: &Object, after: &Object) -> (Option<Map<String, Value>>, Opti
     ((!main.is_empty()).then_some(main), status)
 }
 
-/// What a merge patch has in the place of a value that changes; nothing where it stays.
+/// The merge patch of a changed value; `None` if it is equal.
 fn change(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
     match (before, after) {
         (before, after) if before == after => None,
@@ -479,7 +485,7 @@ fn change(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
     }
 }
 
-/// A merge patch that holds for this version only.
+/// A merge patch that applies to this version only.
 fn versioned(mut patch: Map<String, Value>, version: &Value) -> Patch<Value> {
     let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
     if let Some(metadata) = metadata.as_object_mut() {

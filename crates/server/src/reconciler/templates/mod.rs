@@ -1,14 +1,14 @@
-//! The two controllers that delete templates of machines which no topology uses any more: which events queue them, and what follows
-//! from how a run ends.
+//! The two controllers that delete unused templates of machines of topologies: which events queue their objects, and
+//! when a run is retried.
 //!
 //! ```text
 //! MachineDeployments (metadata) ─┐
-//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or again after a while
+//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or a retry
 //! Clusters that go on ───────────┘
 //! ```
 //!
-//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay. Machine
-//! pools have none: their objects go with them by owner references (DEL-12).
+//! A finalizer keeps an object until its templates are deleted. While topologist does not run, such objects stay.
+//! Machine pools have none: their objects are garbage collected by owner references (DEL-12).
 
 mod run;
 
@@ -22,26 +22,28 @@ use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
-use self::run::{Reconciler, RunError};
+use self::run::{TemplateReconciler, TemplateRunError};
 use super::backoff::Backoff;
-use super::runs::{self, Action, Conclusion, RunFailure, SOON, Verdict, conclude, count, resync, run_woken};
+use super::runs::{
+    self, Conclusion, NextRun, RetryDecision, RunFailure, SHORT_REQUEUE, conclude, count, resync, run_woken,
+};
 use super::setup::Setup;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::follow::{StoreChange, key_of};
-use crate::kubernetes::metadata::{Metadata, Objects};
+use crate::kubernetes::metadata::{MetadataStore, ObjectMetadata};
+use crate::kubernetes::observations::{StoreChange, key_of};
 use crate::telemetry::metrics::Metrics;
 use engine::topology::templates_in_use::MachineOwner;
 use model::hub::{GROUP, ObjectKey};
 use model::world::{Facts, Found};
 
-/// How many objects of each kind are looked at side by side (RS-10).
+/// Number of concurrent runs for each kind (RS-10).
 const WORKERS: u16 = 25;
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topologist-templates";
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
 /// The name of the controller of a kind in metrics.
@@ -67,7 +69,7 @@ impl TemplatesController {
         // A Cluster is not reported as missing until Clusters are listed.
         cache.listed().await;
         let reconciler = |maker: MachineOwner| {
-            Arc::new(Reconciler {
+            Arc::new(TemplateReconciler {
                 maker,
                 resource: served(maker).as_api().clone(),
                 client: client.clone(),
@@ -86,12 +88,12 @@ impl TemplatesController {
     }
 
     /// Watches the objects of one kind, and reconciles queued ones, one run at a time for each object.
-    async fn reconcile(&self, reconciler: Arc<Reconciler>) {
+    async fn reconcile(&self, reconciler: Arc<TemplateReconciler>) {
         let maker = reconciler.maker;
         let (wake, woken) = mpsc::unbounded();
         let (objects, follow) = self.follow(maker, wake.clone());
         let store = objects.store().clone();
-        let run = |object: Arc<Metadata>| {
+        let run = |object: Arc<ObjectMetadata>| {
             let (reconciler, metrics) = (reconciler.clone(), self.0.metrics.clone());
             let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
             async move { run(&object, &reconciler, &metrics).await }.instrument(span)
@@ -104,12 +106,12 @@ impl TemplatesController {
         }
     }
 
-    /// The objects of one kind that belong to topologies, and what keeps them current.
+    /// The objects of one kind that belong to topologies, and the future that keeps them current.
     fn follow(
         &self,
         maker: MachineOwner,
         wake: mpsc::UnboundedSender<Wake>,
-    ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
+    ) -> (MetadataStore, impl Future<Output = ()> + Send + use<>) {
         let resource = served(maker).as_api().clone();
         self.0.follow_owned(maker.kind(), move |change| {
             let changed = match change {
@@ -122,10 +124,10 @@ impl TemplatesController {
     }
 }
 
-/// Which objects to reconcile.
+/// The objects to reconcile.
 #[derive(Clone, Debug)]
 enum Wake {
-    One(ObjectRef<Metadata>),
+    One(ObjectRef<ObjectMetadata>),
     /// Everything that belongs to this Cluster.
     Cluster(ObjectKey),
     /// What belongs to this Cluster and is being deleted.
@@ -134,49 +136,51 @@ enum Wake {
 }
 
 impl Wake {
-    /// The objects that there are; the past of one that is gone is forgotten.
-    fn objects(self, all: &Objects, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
+    /// The existing objects; drops the state of a deleted one.
+    fn objects(self, all: &MetadataStore, reconciler: &TemplateReconciler) -> Vec<ObjectRef<ObjectMetadata>> {
         let resource = &reconciler.resource;
-        let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
+        let reference = |object: Arc<ObjectMetadata>| ObjectRef::from_obj_with(&*object, resource.clone());
         match self {
             Wake::One(one) if all.store().get(&one).is_some() => vec![one],
             Wake::One(gone) => {
                 reconciler.backoff.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
                 Vec::new()
             }
-            Wake::Cluster(cluster) => all.of_cluster(&cluster).into_iter().map(reference).collect(),
+            Wake::Cluster(cluster) => all.in_cluster(&cluster).into_iter().map(reference).collect(),
             Wake::LeavingCluster(cluster) => {
-                all.of_cluster(&cluster).into_iter().filter(is_leaving).map(reference).collect()
+                all.in_cluster(&cluster).into_iter().filter(is_leaving).map(reference).collect()
             }
             Wake::All => all.store().state().into_iter().map(reference).collect(),
         }
     }
 }
 
-fn is_leaving(object: &Arc<Metadata>) -> bool {
+fn is_leaving(object: &Arc<ObjectMetadata>) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 
-/// Wakes what waited for Clusters: that have come, that are not paused any more, or that were paused until they were deleted
-/// (DEL-05). It does so for ever.
+/// Queues the objects that waited for a Cluster which was created, is no longer paused, or was paused until its
+/// deletion (DEL-05). Never ends.
 async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     let mut follower = cache.follow();
     let facts = cache.facts();
-    let mut known: BTreeMap<ObjectKey, Progress> =
-        facts.cluster_keys().filter_map(|key| Some((key.clone(), Progress::of(&facts, key)?))).collect();
+    let mut known: BTreeMap<ObjectKey, ClusterProgress> = facts
+        .cluster_keys()
+        .filter_map(|key| Some((key.clone(), ClusterProgress::for_cluster(&facts, key)?)))
+        .collect();
     loop {
         let changed = follower.next().await;
         let facts = cache.facts();
         for key in changed.clusters {
-            let now = Progress::of(&facts, &key);
+            let now = ClusterProgress::for_cluster(&facts, &key);
             let before = match now {
                 Some(now) => known.insert(key.clone(), now),
                 None => known.remove(&key),
             };
             let woken = match (before, now) {
-                (before, Some(Progress::Active)) if before != now => Wake::Cluster(key),
+                (before, Some(ClusterProgress::Active)) if before != now => Wake::Cluster(key),
                 // Nothing else wakes an object that waits when its Cluster is gone.
-                (Some(Progress::Waiting), None) => Wake::LeavingCluster(key),
+                (Some(ClusterProgress::Waiting), None) => Wake::LeavingCluster(key),
                 _ => continue,
             };
             // The receiver is gone when this process no longer leads.
@@ -185,32 +189,33 @@ async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     }
 }
 
-/// Whether a Cluster keeps its objects waiting.
+/// Whether the objects of a Cluster wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum ClusterProgress {
     Active,
     /// It is paused, or cannot be read.
     Waiting,
 }
 
-impl Progress {
-    /// `None` when there is no such Cluster.
-    fn of(facts: &Facts, key: &ObjectKey) -> Option<Self> {
+impl ClusterProgress {
+    /// `None` when the Cluster does not exist.
+    fn for_cluster(facts: &Facts, key: &ObjectKey) -> Option<Self> {
         match facts.cluster(key) {
-            Found::Yes(cluster) if cluster.spec.paused != Some(true) => Some(Progress::Active),
-            Found::Yes(_) | Found::Unreadable(_) => Some(Progress::Waiting),
+            Found::Yes(cluster) if cluster.spec.paused != Some(true) => Some(ClusterProgress::Active),
+            Found::Yes(_) | Found::Unreadable(_) => Some(ClusterProgress::Waiting),
             Found::Absent | Found::NotAsked => None,
         }
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the object before.
-async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> Action {
+/// Runs once; returns when the next run is due if nothing queues the object before.
+async fn run(object: &ObjectMetadata, reconciler: &TemplateReconciler, metrics: &Metrics) -> NextRun {
     let (key, started, controller) = (key_of(object), Instant::now(), controller_of(reconciler.maker));
-    let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
+    let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(TemplateRunError::Late));
     // A failure because another process leads is not a failure of the object.
-    let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
-    let done = outcome.map(|outcome| (Action::requeue(resync(&key)), outcome.name()));
+    let outcome =
+        outcome.or_else(|error| reconciler.leadership.may_write().map_err(TemplateRunError::from).and(Err(error)));
+    let done = outcome.map(|outcome| (NextRun::requeue(resync(&key)), outcome.name()));
     let Conclusion { action, outcome, report } =
         conclude(&key, done, &reconciler.backoff, "Failed to clean up templates");
     count(metrics, controller, outcome, started);
@@ -219,15 +224,15 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     action
 }
 
-impl RunFailure for RunError {
-    fn verdict(&self) -> Verdict {
+impl RunFailure for TemplateRunError {
+    fn verdict(&self) -> RetryDecision {
         match self {
-            RunError::NotLeading(_) => Verdict::NotLeading,
+            TemplateRunError::NotLeading(_) => RetryDecision::NotLeading,
             // An event with the newer version is on its way.
-            RunError::Conflict => Verdict::Again(SOON, "conflict"),
-            RunError::Definition(DefinitionError::NotListed) => Verdict::Postponed,
-            RunError::Request { error, .. } => Verdict::of_failure(error.overload().as_ref()),
-            _ => Verdict::Failed,
+            TemplateRunError::Conflict => RetryDecision::Again(SHORT_REQUEUE, "conflict"),
+            TemplateRunError::Definition(DefinitionError::NotListed) => RetryDecision::Postponed,
+            TemplateRunError::Request { error, .. } => RetryDecision::for_failure(error.overload().as_ref()),
+            _ => RetryDecision::Failed,
         }
     }
 }

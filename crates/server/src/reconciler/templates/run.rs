@@ -16,9 +16,9 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{Leadership, NotLeading};
-use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::metadata::ObjectMetadata;
 use crate::kubernetes::metadata::cluster_of;
-use crate::kubernetes::untyped::{self, RequestError};
+use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::RunOutcome;
 use engine::topology::templates_in_use::{MachineOwner, deployment_of, unused};
@@ -27,15 +27,15 @@ use model::world::{Found, Selection};
 
 /// The version in which Cluster API's own kinds are read.
 const API_VERSION: &str = "cluster.x-k8s.io/v1beta2";
-/// How long a run waits for watches that have just begun.
+/// Maximum time for which a run waits for new watches.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a finalizer is taken away before that is a failure, and how long to wait in between (DEL-10).
+/// Maximum number of attempts to remove a finalizer, and the delay between them (DEL-10).
 const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a run did not do everything.
+/// Why a run was incomplete.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
+pub(super) enum TemplateRunError {
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
     #[error("the object has no label {}", label::CLUSTER_NAME)]
@@ -53,15 +53,15 @@ pub(super) enum RunError {
     #[error("CustomResourceDefinition {0} has no contract label")]
     NoContract(String),
     #[error("{what} cannot be {done}: {error}")]
-    Request { what: String, done: &'static str, error: RequestError },
+    Request { what: String, done: &'static str, error: ApiRequestError },
     #[error("the object has changed since it was read")]
     Conflict,
     #[error("timed out after a minute")]
     Late,
 }
 
-/// What runs need.
-pub(super) struct Reconciler {
+/// The dependencies of all runs.
+pub(super) struct TemplateReconciler {
     pub maker: MachineOwner,
     /// How the API server names the kind.
     pub resource: ApiResource,
@@ -75,18 +75,18 @@ pub(super) struct Reconciler {
     pub backoff: Backoff,
 }
 
-/// What is known of the Cluster of an object.
+/// The state of the Cluster of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum ClusterStanding {
     GoesOn,
     Paused,
     Gone,
 }
 
-impl Reconciler {
-    /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is being deleted are
-    /// cleaned up (DEL-05).
-    pub(super) async fn run(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
+impl TemplateReconciler {
+    /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is
+    /// being deleted are cleaned up (DEL-05).
+    pub(super) async fn run(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
         let has = |names: &Option<BTreeMap<String, String>>, name: &str| {
@@ -105,46 +105,47 @@ impl Reconciler {
         }
         match standing {
             _ if !is_leaving || !has_finalizer => Ok(RunOutcome::Unchanged),
-            Standing::Paused => Ok(RunOutcome::LeftAlone),
-            Standing::GoesOn | Standing::Gone => self.clean_up(&key_of(object)).await,
+            ClusterStanding::Paused => Ok(RunOutcome::LeftAlone),
+            ClusterStanding::GoesOn | ClusterStanding::Gone => self.clean_up(&key_of(object)).await,
         }
     }
 
     /// Whether the object is in the scope of this installation (DEC-37, RS-04).
-    fn is_in_scope(&self, object: &Metadata) -> bool {
+    fn is_in_scope(&self, object: &ObjectMetadata) -> bool {
         let facts = self.cache.facts();
         let (scope, key) = (facts.scope(), key_of(object));
         let labels = object.metadata.labels.clone().unwrap_or_default().into();
         scope.has(&hub::Metadata { namespace: key.namespace, labels, ..hub::Metadata::default() })
     }
 
-    /// How the Cluster of an object stands. An object whose Cluster is missing is in error as long as it stays; one that goes
-    /// must be able to go, so there a Cluster is missing when the API server says so (DEL-05, DEC-11).
-    async fn standing(&self, object: &Metadata, is_leaving: bool) -> Result<Standing, RunError> {
+    /// The state of the Cluster of an object. A missing Cluster is an error for an existing object. An object that is
+    /// being deleted must not be blocked, so for it a Cluster is missing only if the API server says so (DEL-05,
+    /// DEC-11).
+    async fn standing(&self, object: &ObjectMetadata, is_leaving: bool) -> Result<ClusterStanding, TemplateRunError> {
         let key = match cluster_of(object) {
             Some(key) => key,
-            None if is_leaving => return Ok(Standing::Gone),
-            None => return Err(RunError::NoCluster),
+            None if is_leaving => return Ok(ClusterStanding::Gone),
+            None => return Err(TemplateRunError::NoCluster),
         };
         match self.cache.facts().cluster(&key) {
-            Found::Yes(cluster) if cluster.spec.paused == Some(true) => Ok(Standing::Paused),
-            Found::Yes(_) => Ok(Standing::GoesOn),
+            Found::Yes(cluster) if cluster.spec.paused == Some(true) => Ok(ClusterStanding::Paused),
+            Found::Yes(_) => Ok(ClusterStanding::GoesOn),
             Found::Absent if is_leaving => {
                 // The watch of Clusters may lag behind that of the object.
                 let cluster = ObjectRef::new(API_VERSION, "Cluster", key.clone());
                 match self.get(&cluster).await? {
-                    None => Ok(Standing::Gone),
-                    Some(cluster) if cluster.at("spec.paused") == Some(&json!(true)) => Ok(Standing::Paused),
-                    Some(_) => Ok(Standing::GoesOn),
+                    None => Ok(ClusterStanding::Gone),
+                    Some(cluster) if cluster.at("spec.paused") == Some(&json!(true)) => Ok(ClusterStanding::Paused),
+                    Some(_) => Ok(ClusterStanding::GoesOn),
                 }
             }
-            Found::Absent => Err(RunError::NoSuchCluster(key)),
-            Found::Unreadable(reason) => Err(RunError::Cluster(key, reason)),
-            Found::NotAsked => Err(RunError::Cluster(key, "Clusters are not listed yet".to_owned())),
+            Found::Absent => Err(TemplateRunError::NoSuchCluster(key)),
+            Found::Unreadable(reason) => Err(TemplateRunError::Cluster(key, reason)),
+            Found::NotAsked => Err(TemplateRunError::Cluster(key, "Clusters are not listed yet".to_owned())),
         }
     }
 
-    async fn add_finalizer(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
+    async fn add_finalizer(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         let metadata = &object.metadata;
         let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(self.maker.finalizer().to_owned());
@@ -157,23 +158,24 @@ impl Reconciler {
                 Ok(RunOutcome::Changed)
             }
             Err(error) if error.is_not_found() => Ok(RunOutcome::Unchanged),
-            Err(error) if error.is_conflict() => Err(RunError::Conflict),
+            Err(error) if error.is_conflict() => Err(TemplateRunError::Conflict),
             Err(error) => Err(failed(&reference, "changed", error)),
         }
     }
 
-    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07, MA-29.3). Any
-    /// error keeps the finalizer.
-    async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, RunError> {
+    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06,
+    /// DEL-07, MA-29.3). Any error keeps the finalizer.
+    async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, TemplateRunError> {
         let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {
             // Another one of the same name.
-            return Err(RunError::Conflict);
+            return Err(TemplateRunError::Conflict);
         }
         let unused = match self.maker {
             MachineOwner::Deployment => unused(&leaving, &self.sets(key).await?, None)?,
             MachineOwner::Set => {
-                let owner = ObjectKey::new(&key.namespace, deployment_of(&leaving).ok_or(RunError::NoDeployment)?);
+                let owner =
+                    ObjectKey::new(&key.namespace, deployment_of(&leaving).ok_or(TemplateRunError::NoDeployment)?);
                 let sets = self.sets(&owner).await?;
                 let deployment = ObjectRef::new(API_VERSION, MachineOwner::Deployment.kind(), owner);
                 unused(&leaving, &sets, self.get(&deployment).await?.as_ref())?
@@ -191,8 +193,8 @@ impl Reconciler {
         Ok(RunOutcome::Changed)
     }
 
-    /// The MachineSets of a MachineDeployment, as they are now.
-    async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, RunError> {
+    /// The current MachineSets of a MachineDeployment.
+    async fn sets(&self, deployment: &ObjectKey) -> Result<Vec<Object>, TemplateRunError> {
         let selection = Selection {
             api_version: API_VERSION.to_owned(),
             kind: MachineOwner::Set.kind().to_owned(),
@@ -200,7 +202,7 @@ impl Reconciler {
             labels: BTreeMap::from([(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.name.clone())]),
         };
         let listed = untyped::list(&self.client, &selection).await;
-        listed.map_err(|error| RunError::Request {
+        listed.map_err(|error| TemplateRunError::Request {
             what: format!("the MachineSets of {deployment}"),
             done: "listed",
             error,
@@ -208,16 +210,16 @@ impl Reconciler {
     }
 
     /// Deletes a template in the version that its definition names as the newest (DEL-09, CS-08).
-    async fn delete_template(&self, template: &ContractRef, namespace: &str) -> Result<(), RunError> {
+    async fn delete_template(&self, template: &ContractRef, namespace: &str) -> Result<(), TemplateRunError> {
         let ContractRef { api_group, kind, name } = template;
         let definition = contract::definition_name(api_group, kind);
         let labels = self.definitions.labels(&definition, Instant::now() + PATIENCE).await?;
-        let version = contract::newest_version(&labels).ok_or(RunError::NoContract(definition))?;
+        let version = contract::newest_version(&labels).ok_or(TemplateRunError::NoContract(definition))?;
         let template = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
         self.delete(&template, "Deleted an unused template").await
     }
 
-    async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), RunError> {
+    async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), TemplateRunError> {
         match untyped::delete(&self.writer, object, None).await {
             Ok(true) => info!(kind = object.kind, name = object.key.name, "{said}"),
             Ok(false) => {}
@@ -227,7 +229,7 @@ impl Reconciler {
     }
 
     /// Removes this one finalizer, and leaves concurrent changes of other finalizers (DEL-10).
-    async fn remove_finalizer(&self, leaving: Object) -> Result<(), RunError> {
+    async fn remove_finalizer(&self, leaving: Object) -> Result<(), TemplateRunError> {
         let reference = self.reference(&leaving.key());
         let uid = leaving.uid().to_owned();
         let mut found = Some(leaving);
@@ -252,7 +254,7 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn get(&self, reference: &ObjectRef) -> Result<Option<Object>, RunError> {
+    async fn get(&self, reference: &ObjectRef) -> Result<Option<Object>, TemplateRunError> {
         untyped::get(&self.client, reference).await.map_err(|error| failed(reference, "read", error))
     }
 
@@ -261,11 +263,11 @@ impl Reconciler {
     }
 }
 
-fn failed(object: &ObjectRef, done: &'static str, error: RequestError) -> RunError {
-    RunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
+fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> TemplateRunError {
+    TemplateRunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// What takes one finalizer off an object, if it has that and is the one that is meant.
+/// The patch that removes one finalizer of an object, if it has the finalizer and this uid.
 fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Patch> {
     let finalizers = object.at("metadata.finalizers")?.as_array()?;
     let at = finalizers.iter().position(|name| name == finalizer).filter(|_| object.uid() == uid)?;

@@ -335,11 +335,11 @@ fn the_next_run_is_not_sooner_than_a_busy_api_server_asks_for() {
         let status = json!({"status": "Failure", "code": code, "reason": "r", "message": "later",
             "details": {"retryAfterSeconds": 30}});
         let error = kube::Error::Api(serde_json::from_value(status).unwrap()).into();
-        RunError::Request { what: "t".to_owned(), done: "deleted", error }
+        TemplateRunError::Request { what: "t".to_owned(), done: "deleted", error }
     };
-    assert_eq!(error(429).verdict(), Verdict::Overloaded(Duration::from_secs(30)));
-    assert_eq!(error(503).verdict(), Verdict::Overloaded(Duration::from_secs(30)));
-    assert_eq!(error(500).verdict(), Verdict::Failed);
+    assert_eq!(error(429).verdict(), RetryDecision::Overloaded(Duration::from_secs(30)));
+    assert_eq!(error(503).verdict(), RetryDecision::Overloaded(Duration::from_secs(30)));
+    assert_eq!(error(500).verdict(), RetryDecision::Failed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The values of variables that a class adds to a Cluster which was written before it had them (BP-03, RS-06).
+//! Default values of variables that a class got after the Cluster was written (BP-03, RS-06).
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use model::hub::{Cluster, Object, VariableValue};
 
-/// What has to be written so that a Cluster says which values it has; nothing else of it changes.
+/// The operations that write the defaulted values into a Cluster; nothing else of it changes.
 ///
-/// Lists are written as wholes, with all that `raw` has in them.
+/// Lists are written as a whole, with all entries of `raw`.
 pub(super) fn operations(raw: &Object, before: &Cluster, after: &Cluster) -> Vec<PatchOperation> {
     let (before, after) = (&before.spec.topology, &after.spec.topology);
     let mut operations = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn operations(raw: &Object, before: &Cluster, after: &Cluster) -> Vec
     operations
 }
 
-/// A list of values with what is new in it.
+/// A list of values with the new ones added.
 fn completed(written: &[Value], values: &[VariableValue]) -> Value {
     let complete = |(position, value): (usize, &VariableValue)| {
         let mut entry = written.get(position).cloned().unwrap_or_else(|| json!({"name": value.name}));

@@ -1,4 +1,4 @@
-//! Holds on the deletion of Clusters: which ones a run writes, and which ones it drops (DEC-56).
+//! Holds on the deletion of Clusters: which ones a run writes, and which ones it removes (DEC-56).
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ impl Default for Deletions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeletionChange {
     None,
-    /// The hooks have passed: `ok-to-delete` is set and the hold goes. Both is one write, so that a crash in between loses neither.
+    /// The hooks have passed: `ok-to-delete` is set and the hold goes. Both is one write, so that a crash in between
+    /// loses neither.
     Permit,
     /// The hold goes.
     DropHold,
@@ -42,8 +43,8 @@ pub(super) enum HoldStanding {
 }
 
 impl Deletions {
-    /// The hold that a Cluster lacks while its hooks block its deletion: it was being deleted before topologist took over, or no
-    /// webhook was called. What Cluster API's core has deleted by then is gone.
+    /// The hold that a Cluster lacks while its hooks block its deletion: it was being deleted before topologist took
+    /// over, or no webhook was called. Cluster API's core may have deleted some objects by then.
     pub(super) fn missing_hold(&self, cluster: &Cluster, now: Moment) -> DeletionChange {
         let metadata = &cluster.metadata;
         match self.guard == DeletionGuard::Hold && lacks_hold(metadata) {
@@ -52,8 +53,9 @@ impl Deletions {
         }
     }
 
-    /// How long the hold of a Cluster counts whose deletion has not followed: another webhook may have denied it. A deletion that
-    /// arrives while the hold goes is not lost: kube-apiserver reviews it again after our write, or refuses the write.
+    /// How long to keep the hold of a Cluster that was not deleted: another webhook may have denied the deletion. A
+    /// deletion that arrives while the hold is being removed is not lost: kube-apiserver reviews it again after that
+    /// write, or rejects the write.
     pub(super) fn standing(&self, cluster: &Cluster, now: Moment) -> HoldStanding {
         let metadata = &cluster.metadata;
         let Some(hold) = DeletionHold::from_metadata(metadata).filter(|_| !metadata.is_being_deleted()) else {
@@ -70,7 +72,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::reconciler::topology::write::of_cluster;
+    use crate::reconciler::topology::write::cluster_patch;
     use model::hub::{Object, annotation};
 
     const HOLD: &str = "topologist.dev/before-cluster-delete uid=u-1 since=2030-01-01T00:00:00Z";
@@ -90,7 +92,7 @@ mod tests {
 
     fn written(raw: &Object, change: &DeletionChange) -> Value {
         let mut after = Object::as_ref(raw).clone();
-        json_patch::patch(&mut after, &of_cluster(raw, &decoded(raw), None, change, None)).unwrap();
+        json_patch::patch(&mut after, &cluster_patch(raw, &decoded(raw), None, change, None)).unwrap();
         after["metadata"]["annotations"].clone()
     }
 

@@ -1,4 +1,4 @@
-//! Data about Clusters that is kept from one run to the next. It may be lost at any time (PERF-11).
+//! Data about Clusters that is kept between runs. It may be lost at any time (PERF-11).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,17 +11,18 @@ use model::hub::{ObjectKey, ObjectRef};
 
 /// Two runs for one Cluster start at least this long apart (RS-10).
 pub(super) const APART: Duration = Duration::from_secs(1);
-/// How long to wait for a watch that does not show a written object: it was deleted since, and a new list does not have it.
+/// Maximum time to wait for a watch to show a written object: it may have been deleted, and a new list does not contain
+/// it.
 const FORGOTTEN: Duration = Duration::from_secs(30);
 
-/// By Cluster.
+/// The records of the last runs, by Cluster.
 #[derive(Debug, Default)]
-pub(super) struct RunHistory(Mutex<HashMap<ObjectKey, Memory>>);
+pub(super) struct RunHistory(Mutex<HashMap<ObjectKey, RunRecord>>);
 
 #[derive(Debug, Default)]
-struct Memory {
+struct RunRecord {
     started: Option<Instant>,
-    written: Vec<Write>,
+    written: Vec<UnseenWrite>,
     /// The uid of the shim that this process created.
     shim: Option<String>,
     /// Runs in a row that ended in a write conflict.
@@ -32,14 +33,14 @@ struct Memory {
 
 /// A write that a watch has to show before the next run (RS-11).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Write {
+pub(super) struct UnseenWrite {
     pub object: ObjectRef,
     pub version: String,
     at: Instant,
 }
 
 impl RunHistory {
-    /// Notes that a run starts now, or says how long that has to wait (RS-10).
+    /// Notes that a run starts now, or returns how long it has to wait (RS-10).
     pub(super) fn start(&self, key: &ObjectKey) -> Result<(), Duration> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
@@ -51,7 +52,7 @@ impl RunHistory {
         Ok(())
     }
 
-    /// Notes whether a run ended in a write conflict; returns how many did in a row.
+    /// Notes whether a run ended in a write conflict; returns the number of consecutive ones.
     pub(super) fn conflicts(&self, key: &ObjectKey, conflict: bool) -> u32 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
@@ -64,25 +65,25 @@ impl RunHistory {
         let at = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
-        memory.written.extend(writes.into_iter().map(|(object, version)| Write { object, version, at }));
+        memory.written.extend(writes.into_iter().map(|(object, version)| UnseenWrite { object, version, at }));
     }
 
     /// The kinds whose watches have not shown the last writes yet. Writes that were shown are removed (RS-11).
-    pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&Write) -> bool) -> Vec<String> {
+    pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&UnseenWrite) -> bool) -> Vec<String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = all.get_mut(key) else { return Vec::new() };
         memory.written.retain(|write| write.at.elapsed() < FORGOTTEN && !has_seen(write));
         memory.written.iter().map(|write| write.object.kind.clone()).collect()
     }
 
-    /// Nothing has to be waited for: the Cluster is being deleted (RS-05).
+    /// Removes the writes that a run waits for: the Cluster is being deleted (RS-05).
     pub(super) fn clear_writes(&self, key: &ObjectKey) {
         if let Some(memory) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
             memory.written.clear();
         }
     }
 
-    /// What is to become of the shim, which is deleted once (RS-14).
+    /// The next action on the shim, which is deleted once (RS-14).
     pub(super) fn shim(&self, key: &ObjectKey, wanted: Shim) -> Shim {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
@@ -90,7 +91,7 @@ impl RunHistory {
         if memory.has_dropped_shim { Shim::Keep } else { wanted }
     }
 
-    /// Notes that a run deleted the shim. A deletion that failed is tried again by the next run.
+    /// Notes that a run deleted the shim. The next run retries a failed deletion.
     pub(super) fn dropped_shim(&self, key: &ObjectKey) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().has_dropped_shim = true;
@@ -107,7 +108,7 @@ impl RunHistory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.shim.clone()
     }
 
-    /// The Cluster is gone.
+    /// Drops the record of a deleted Cluster.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }

@@ -1,8 +1,8 @@
 //! The Cluster topology controller: which events queue a Cluster, and when it is retried.
 //!
 //! ```text
-//! Clusters, what topologies made ─┐
-//! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► again after a while, or at the next event
+//! Clusters, objects of topologies ┐
+//! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► a retry, or the next event
 //! templates of classes ───────────┘       history.rs: not too soon, and not before the watches show the last writes
 //! ```
 
@@ -26,18 +26,18 @@ use tracing::{Instrument, info_span};
 
 pub use self::deletions::Deletions;
 use self::history::RunHistory;
-use self::queue::{Named, Queue};
-use self::run::{Reconciler, RunError, TopologyOutcome};
+use self::queue::{ClusterName, ClusterQueue};
+use self::run::{TopologyOutcome, TopologyReconciler, TopologyRunError};
 use super::backoff::Backoff;
 use super::postponed::Postponed;
-use super::runs::{self, Action, Conclusion, RunFailure, Verdict, conclude, count, resync, run_woken};
+use super::runs::{self, Conclusion, NextRun, RetryDecision, RunFailure, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::managed::{Changed, Managed};
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::managed::{ManagedObjects, ObjectChange};
+use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use engine::topology::Options;
 use engine::topology::class_references::references;
@@ -48,22 +48,23 @@ use model::world::{Facts, Found};
 
 /// The name of the controller in metrics.
 const NAME: &str = "topology/cluster";
-/// Who reports events.
+/// The reporting controller of events.
 const REPORTER: &str = "topology/cluster-controller";
-/// How long a run may take (RS-10).
+/// Timeout of a run (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How soon a run is tried that the watches were not ready for (RS-11).
+/// Delay before a run is retried for which the watches were outdated (RS-11).
 const STALE: Duration = Duration::from_millis(100);
 
-/// The Cluster topology controller. It looks after the Clusters in the scope of the cached facts.
+/// The Cluster topology controller. It reconciles the Clusters in the scope of the cached facts.
 #[derive(Debug)]
 pub struct TopologyController {
     pub setup: Setup,
     pub options: Options,
     /// How many Clusters are reconciled at a time (RS-10).
     pub workers: u16,
-    /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made for it: it would
-    /// otherwise be gone at once when it is deleted, and its machine deployments, which it does not own yet, would stay (MA-27.15).
+    /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made
+    /// for it: it would otherwise be gone at once when it is deleted, and its machine deployments, which it does not
+    /// own yet, would stay (MA-27.15).
     pub awaits_finalizer: bool,
     pub deletions: Deletions,
     /// The memory of computations.
@@ -74,16 +75,16 @@ impl TopologyController {
     /// Watches and reconciles until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let Setup { client, leadership, cache, metrics, .. } = &self.setup;
-        let (queue, woken) = Queue::new();
+        let (queue, woken) = ClusterQueue::new();
         let queue = Arc::new(queue);
         let scope = cache.facts().scope().clone();
         let wake = {
             let (queue, cache) = (queue.clone(), cache.clone());
-            move |changed: Changed<'_>| wake(&queue, &cache, &changed)
+            move |changed: ObjectChange<'_>| wake(&queue, &cache, &changed)
         };
-        let managed = Arc::new(Managed::new(client.clone(), scope.only_namespace(), metrics.clone(), wake));
+        let managed = Arc::new(ManagedObjects::new(client.clone(), scope.only_namespace(), metrics.clone(), wake));
         let writer = self.setup.writer();
-        let reconciler = Arc::new(Reconciler {
+        let reconciler = Arc::new(TopologyReconciler {
             leadership: leadership.clone(),
             cache: cache.clone(),
             gatherer: TopologyGatherer::new(
@@ -136,11 +137,11 @@ impl TopologyController {
     /// Reconciles queued Clusters, one run at a time for each Cluster.
     async fn runs(
         &self,
-        reconciler: &Arc<Reconciler>,
-        queue: &Arc<Queue>,
-        woken: mpsc::UnboundedReceiver<ObjectRef<Named>>,
+        reconciler: &Arc<TopologyReconciler>,
+        queue: &Arc<ClusterQueue>,
+        woken: mpsc::UnboundedReceiver<ObjectRef<ClusterName>>,
     ) {
-        let run = |named: Arc<Named>| {
+        let run = |named: Arc<ClusterName>| {
             let (reconciler, queue) = (reconciler.clone(), queue.clone());
             let span = info_span!("reconcile", cluster = %named.key());
             async move { run(&named.key(), &reconciler, &queue).await }.instrument(span)
@@ -149,15 +150,15 @@ impl TopologyController {
     }
 }
 
-/// Wakes the Clusters that waited for caches which are ready by now.
-fn resume(reconciler: &Reconciler, queue: &Queue) {
+/// Queues the Clusters that waited for caches which are listed by now.
+fn resume(reconciler: &TopologyReconciler, queue: &ClusterQueue) {
     let woken = reconciler.postponed.take(|unlisted| reconciler.gatherer.has(unlisted));
     woken.iter().for_each(|key| queue.wake(key));
 }
 
-/// Wakes the Clusters that a change concerns (RS-02, DEC-29).
-fn wake(queue: &Queue, cache: &Cache, changed: &Changed<'_>) {
-    let Changed { kind, key, cluster } = changed;
+/// Queues the dependents of a change (RS-02, DEC-29).
+fn wake(queue: &ClusterQueue, cache: &Cache, changed: &ObjectChange<'_>) {
+    let ObjectChange { kind, key, cluster } = changed;
     match cluster {
         _ if kind.group == GROUP && kind.kind == Kind::Cluster.name() => queue.wake(key),
         // Machines come and go with the machine deployment that has them, which is watched.
@@ -182,12 +183,12 @@ fn wake(queue: &Queue, cache: &Cache, changed: &Changed<'_>) {
     }
 }
 
-fn wake_users(queue: &Queue, facts: &Facts, class: &ObjectKey) {
+fn wake_users(queue: &ClusterQueue, facts: &Facts, class: &ObjectKey) {
     facts.user_keys(class).for_each(|key| queue.wake(key));
 }
 
-/// Wakes the Clusters of classes that changed (RS-02, CCR-13), for ever.
-async fn follow_classes(cache: &Cache, queue: &Queue) {
+/// Queues the Clusters of changed classes (RS-02, CCR-13); never ends.
+async fn follow_classes(cache: &Cache, queue: &ClusterQueue) {
     let mut follower = cache.follow();
     let facts = cache.facts();
     let mut known: BTreeMap<ObjectKey, String> =
@@ -209,7 +210,7 @@ async fn follow_classes(cache: &Cache, queue: &Queue) {
     }
 }
 
-/// The version of a class; empty of one that cannot be read, and `None` when there is none.
+/// The version of a class; empty if it cannot be read, and `None` if it does not exist.
 fn version(facts: &Facts, class: &ObjectKey) -> Option<String> {
     match facts.class(class) {
         Found::Yes(found) => Some(found.metadata.resource_version.clone()),
@@ -218,21 +219,21 @@ fn version(facts: &Facts, class: &ObjectKey) -> Option<String> {
     }
 }
 
-/// One run, and when the next one is due if nothing wakes the Cluster before.
-async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action {
+/// Runs once; returns when the next run is due if nothing queues the Cluster before.
+async fn run(key: &ObjectKey, reconciler: &TopologyReconciler, queue: &ClusterQueue) -> NextRun {
     // Runs that are put off are not counted (PERF-09).
     if reconciler.stale(key) {
-        return Action::requeue(STALE);
+        return NextRun::requeue(STALE);
     }
     if let Err(wait) = reconciler.history.start(key) {
-        return Action::requeue(wait);
+        return NextRun::requeue(wait);
     }
     let started = Instant::now();
-    let outcome = timeout(RUN_LIMIT, reconciler.run(key)).await.unwrap_or(Err(RunError::Late));
+    let outcome = timeout(RUN_LIMIT, reconciler.run(key)).await.unwrap_or(Err(TopologyRunError::Late));
     if matches!(outcome, Ok(TopologyOutcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
         reconciler.forget(key);
     }
-    if let Err(RunError::Unlisted(unlisted)) = &outcome {
+    if let Err(TopologyRunError::Unlisted(unlisted)) = &outcome {
         reconciler.postponed.add(key, unlisted);
         // It may have become ready before the Cluster was noted.
         resume(reconciler, queue);
@@ -245,34 +246,34 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
     action
 }
 
-fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> Conclusion {
+fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, TopologyRunError>, backoff: &Backoff) -> Conclusion {
     conclude(key, outcome.map(|outcome| done(key, &outcome)), backoff, "Failed to reconcile topology")
 }
 
-/// When the next run is due after one that came to its end (RS-08), and the name of its outcome in metrics.
-fn done(key: &ObjectKey, outcome: &TopologyOutcome) -> (Action, &'static str) {
+/// When the next run is due after a completed one (RS-08), and the metric label of its outcome.
+fn done(key: &ObjectKey, outcome: &TopologyOutcome) -> (NextRun, &'static str) {
     match *outcome {
-        TopologyOutcome::Gone => (Action::await_change(), "gone"),
-        TopologyOutcome::LeftAlone => (Action::requeue(resync(key)), "left-alone"),
+        TopologyOutcome::Gone => (NextRun::await_change(), "gone"),
+        TopologyOutcome::LeftAlone => (NextRun::requeue(resync(key)), "left-alone"),
         TopologyOutcome::Done { changed, again } => {
             let name = if changed { "changed" } else { "unchanged" };
-            (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(history::APART))), name)
+            (NextRun::requeue(again.map_or_else(|| resync(key), |again| again.max(history::APART))), name)
         }
     }
 }
 
-impl RunFailure for RunError {
-    fn verdict(&self) -> Verdict {
+impl RunFailure for TopologyRunError {
+    fn verdict(&self) -> RetryDecision {
         match self {
-            RunError::NotLeading(_) => Verdict::NotLeading,
+            TopologyRunError::NotLeading(_) => RetryDecision::NotLeading,
             // An event with the newer version is on its way.
-            RunError::Conflict => Verdict::Again(history::APART, "conflict"),
+            TopologyRunError::Conflict => RetryDecision::Again(history::APART, "conflict"),
             // Runs that wait for memory begin in the order of arrival.
-            RunError::Interrupted(_) => Verdict::Again(history::APART, "no-memory"),
-            RunError::Unlisted(_) => Verdict::Postponed,
-            RunError::Overloaded(overload) => Verdict::of_failure(Some(overload)),
-            RunError::Status(error) => Verdict::of_failure(Overload::of(error).as_ref()),
-            _ => Verdict::Failed,
+            TopologyRunError::Interrupted(_) => RetryDecision::Again(history::APART, "no-memory"),
+            TopologyRunError::Unlisted(_) => RetryDecision::Postponed,
+            TopologyRunError::Overloaded(overload) => RetryDecision::for_failure(Some(overload)),
+            TopologyRunError::Status(error) => RetryDecision::for_failure(ApiOverload::from_error(error).as_ref()),
+            _ => RetryDecision::Failed,
         }
     }
 }
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::lease::NotLeading;
 
-    fn concluded(outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
+    fn concluded(outcome: Result<TopologyOutcome, TopologyRunError>, backoff: &Backoff) -> (NextRun, &'static str) {
         let Conclusion { action, outcome, .. } = super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff);
         (action, outcome)
     }
@@ -292,10 +293,10 @@ mod tests {
         // RS-08, RS-10
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         let done = |again| Ok(TopologyOutcome::Done { changed: false, again });
-        let after = |seconds| (Action::requeue(Duration::from_secs(seconds)), "unchanged");
+        let after = |seconds| (NextRun::requeue(Duration::from_secs(seconds)), "unchanged");
         assert_eq!(concluded(done(Some(Duration::from_secs(30))), &backoff), after(30));
         assert_eq!(concluded(done(Some(Duration::from_millis(1))), &backoff), after(1));
-        assert_eq!(concluded(done(None), &backoff), (Action::requeue(resync(&key)), "unchanged"));
+        assert_eq!(concluded(done(None), &backoff), (NextRun::requeue(resync(&key)), "unchanged"));
         assert!((Duration::from_mins(10)..Duration::from_mins(11)).contains(&resync(&key)));
         assert_ne!(resync(&key), resync(&ObjectKey::new("ns", "d")));
         assert_eq!(concluded(Ok(TopologyOutcome::Done { changed: true, again: None }), &backoff).1, "changed");
@@ -305,28 +306,34 @@ mod tests {
     fn failures_back_off_and_conflicts_do_not() {
         // RS-09
         let backoff = Backoff::default();
-        let failed = || Err(RunError::Failed("why".to_owned()));
-        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
-        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1020)), "failed"));
-        assert_eq!(concluded(Err(RunError::Conflict), &backoff), (Action::requeue(Duration::from_secs(1)), "conflict"));
-        let left_alone = (Action::requeue(resync(&ObjectKey::new("ns", "c"))), "left-alone");
+        let failed = || Err(TopologyRunError::Failed("why".to_owned()));
+        assert_eq!(concluded(failed(), &backoff), (NextRun::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(failed(), &backoff), (NextRun::requeue(Duration::from_millis(1020)), "failed"));
+        assert_eq!(
+            concluded(Err(TopologyRunError::Conflict), &backoff),
+            (NextRun::requeue(Duration::from_secs(1)), "conflict")
+        );
+        let left_alone = (NextRun::requeue(resync(&ObjectKey::new("ns", "c"))), "left-alone");
         assert_eq!(concluded(Ok(TopologyOutcome::LeftAlone), &backoff), left_alone);
-        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
-        assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff), (Action::await_change(), "gone"));
+        assert_eq!(concluded(failed(), &backoff), (NextRun::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff), (NextRun::await_change(), "gone"));
         // DEC-106
         let overloaded = |seconds| {
-            Err(RunError::Overloaded(Overload { reason: "busy".to_owned(), retry_after: Duration::from_secs(seconds) }))
+            Err(TopologyRunError::Overloaded(ApiOverload {
+                reason: "busy".to_owned(),
+                retry_after: Duration::from_secs(seconds),
+            }))
         };
-        assert_eq!(concluded(overloaded(0), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
-        assert_eq!(concluded(overloaded(30), &backoff), (Action::requeue(Duration::from_secs(30)), "failed"));
+        assert_eq!(concluded(overloaded(0), &backoff), (NextRun::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(overloaded(30), &backoff), (NextRun::requeue(Duration::from_secs(30)), "failed"));
         assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff).1, "gone");
         // DEC-60
-        let not_leading = || Err(RunError::NotLeading(NotLeading::Overdue));
-        assert_eq!(concluded(not_leading(), &backoff), (Action::requeue(Duration::from_secs(1)), "not-leading"));
+        let not_leading = || Err(TopologyRunError::NotLeading(NotLeading::Overdue));
+        assert_eq!(concluded(not_leading(), &backoff), (NextRun::requeue(Duration::from_secs(1)), "not-leading"));
         for _ in 1..30 {
-            assert_eq!(concluded(Err(RunError::Conflict), &backoff).1, "conflict");
+            assert_eq!(concluded(Err(TopologyRunError::Conflict), &backoff).1, "conflict");
         }
-        concluded(Err(RunError::Conflict), &backoff);
-        assert_eq!(concluded(Err(RunError::Conflict), &backoff).1, "failed", "each write meets a conflict");
+        concluded(Err(TopologyRunError::Conflict), &backoff);
+        assert_eq!(concluded(Err(TopologyRunError::Conflict), &backoff).1, "failed", "each write meets a conflict");
     }
 }

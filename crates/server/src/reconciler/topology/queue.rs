@@ -8,17 +8,17 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 
-use crate::kubernetes::follow::key_of;
+use crate::kubernetes::observations::key_of;
 use model::hub::{Kind, ObjectKey};
 
-/// The name of a Cluster, which is all that the queue knows of it.
+/// The name of a Cluster, as an object for the queue of kube.
 #[derive(Clone, Debug)]
-pub(super) struct Named(ObjectMeta);
+pub(super) struct ClusterName(ObjectMeta);
 
-impl Named {
-    fn of(key: &ObjectKey) -> Self {
+impl ClusterName {
+    fn for_key(key: &ObjectKey) -> Self {
         let (name, namespace) = (Some(key.name.clone()), Some(key.namespace.clone()));
-        Named(ObjectMeta { name, namespace, ..ObjectMeta::default() })
+        ClusterName(ObjectMeta { name, namespace, ..ObjectMeta::default() })
     }
 
     /// Namespace and name.
@@ -27,49 +27,49 @@ impl Named {
     }
 }
 
-resource!(Named, Kind::Cluster, 0);
+resource!(ClusterName, Kind::Cluster, 0);
 
-/// Wakes Clusters by name, whether they exist or not.
-pub(super) struct Queue {
-    names: Mutex<Writer<Named>>,
-    store: Store<Named>,
-    wake: mpsc::UnboundedSender<ObjectRef<Named>>,
+/// Queues Clusters by name, whether they exist or not.
+pub(super) struct ClusterQueue {
+    names: Mutex<Writer<ClusterName>>,
+    store: Store<ClusterName>,
+    wake: mpsc::UnboundedSender<ObjectRef<ClusterName>>,
 }
 
-impl Queue {
-    /// A queue, and what comes out of it.
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<ObjectRef<Named>>) {
+impl ClusterQueue {
+    /// A queue and its receiver.
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<ObjectRef<ClusterName>>) {
         let (wake, woken) = mpsc::unbounded();
         let mut names = Writer::default();
         names.apply_watcher_event(&Event::Init);
         names.apply_watcher_event(&Event::InitDone);
-        (Queue { store: names.as_reader(), names: Mutex::new(names), wake }, woken)
+        (ClusterQueue { store: names.as_reader(), names: Mutex::new(names), wake }, woken)
     }
 
-    /// The names that were woken and not forgotten.
-    pub(super) fn names(&self) -> Store<Named> {
+    /// The queued names that were not removed.
+    pub(super) fn names(&self) -> Store<ClusterName> {
         self.store.clone()
     }
 
-    /// Has a Cluster looked at.
+    /// Queues a Cluster.
     pub(super) fn wake(&self, key: &ObjectKey) {
         let woken = ObjectRef::new(&key.name).within(&key.namespace);
         {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
             if self.store.get(&woken).is_none() {
-                names.apply_watcher_event(&Event::Apply(Named::of(key)));
+                names.apply_watcher_event(&Event::Apply(ClusterName::for_key(key)));
             }
         }
         // The receiver is gone when this process no longer leads.
         let _ = self.wake.unbounded_send(woken);
     }
 
-    /// Forgets a Cluster for which `is_gone` holds, unless it was queued since.
+    /// Removes a Cluster for which `is_gone` returns `true`, unless it was queued since.
     pub(super) fn forget(&self, key: &ObjectKey, is_gone: impl FnOnce() -> bool) -> bool {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_gone = is_gone();
         if is_gone {
-            names.apply_watcher_event(&Event::Delete(Named::of(key)));
+            names.apply_watcher_event(&Event::Delete(ClusterName::for_key(key)));
         }
         is_gone
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_queued_cluster_is_known_until_it_is_removed() {
-        let (queue, mut woken) = Queue::new();
+        let (queue, mut woken) = ClusterQueue::new();
         let key = ObjectKey::new("ns", "c");
         queue.wake(&key);
         queue.wake(&key);

@@ -23,10 +23,10 @@ use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{Leadership, NotLeading};
-use crate::kubernetes::managed::Managed;
+use crate::kubernetes::managed::ManagedObjects;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::moment;
-use crate::kubernetes::overload::Overload;
+use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::topology_gatherer::{TopologyGatherer, Unanswered};
 use crate::kubernetes::unlisted::{self, Unlisted};
 use crate::reconciler::backoff::Backoff;
@@ -49,12 +49,12 @@ use model::wire::{Decode, WireVersion};
 use model::world::{Class, ComputeResult, Found, Unsettled, World, settle};
 use schema::budget::{Lease, MemoryPool, SharedLease, Stop};
 
-/// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
-/// handler says, until the run is over (RS-10).
+/// Maximum time in which the facts of one computation are gathered. No call of an extension begins later; one in
+/// progress may use the timeout of its handler, until the run is over (RS-10).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a run that waits for memory looks again.
+/// Interval in which a run that waits for memory looks again.
 const MEMORY_LOOK: Duration = Duration::from_millis(20);
-/// The part of its memory that a run keeps while it writes: the current objects and the plan.
+/// Divisor of the memory that a run keeps while it writes: the current objects and the plan.
 const WRITING: usize = 2;
 /// The time between a run that repaired `managedFields` and the next run (SSA-23).
 const REPAIRED: Duration = Duration::from_secs(1);
@@ -63,12 +63,12 @@ const REPAIRED: Duration = Duration::from_secs(1);
 const SILENT_CONFLICTS: u32 = 10;
 
 /// The dependencies of all runs.
-pub(super) struct Reconciler {
+pub(super) struct TopologyReconciler {
     pub leadership: Leadership,
     /// Writes only while this process leads.
     pub writer: kube::Client,
     pub cache: Arc<Cache>,
-    pub managed: Arc<Managed>,
+    pub managed: Arc<ManagedObjects>,
     pub gatherer: TopologyGatherer,
     pub applier: Applier,
     pub events: Recorder,
@@ -101,7 +101,7 @@ pub(super) enum TopologyOutcome {
 
 /// Why a run did not finish.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RunError {
+pub(super) enum TopologyRunError {
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
     #[error("the Cluster cannot be read: {0}")]
@@ -114,7 +114,7 @@ pub(super) enum RunError {
     Unlisted(BTreeSet<Unlisted>),
     /// The API server is busy. The condition of the Cluster reports it once it lasts (DEC-106).
     #[error(transparent)]
-    Overloaded(Overload),
+    Overloaded(ApiOverload),
     /// Nothing is concluded of a computation that was not complete (DEC-58).
     #[error(transparent)]
     Interrupted(Interrupted),
@@ -135,7 +135,7 @@ enum Interruption {
     #[error("{}", unlisted::join(.0))]
     Unlisted(BTreeSet<Unlisted>),
     #[error(transparent)]
-    Overloaded(Overload),
+    Overloaded(ApiOverload),
 }
 
 impl From<Unsettled> for Interruption {
@@ -154,7 +154,7 @@ impl From<Unanswered> for Interruption {
 }
 
 /// The results of a run, from which the status is written at its end (RS-06).
-struct Findings {
+struct RunFindings {
     /// The Cluster as the last write left it.
     raw: Arc<Object>,
     class: Option<Arc<Class>>,
@@ -165,7 +165,7 @@ struct Findings {
     /// Whether this is a write conflict.
     conflict: bool,
     /// The overload of the API server because of which the run ended.
-    overload: Option<Overload>,
+    overload: Option<ApiOverload>,
     /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
     is_silent: bool,
     /// The caches that the run waits for. Nothing is concluded without them.
@@ -181,13 +181,13 @@ struct Findings {
     again: Option<Duration>,
 }
 
-impl Reconciler {
+impl TopologyReconciler {
     /// Reconciles the topology of a Cluster (RS-05 to RS-08).
-    pub(super) async fn run(&self, key: &ObjectKey) -> Result<TopologyOutcome, RunError> {
+    pub(super) async fn run(&self, key: &ObjectKey) -> Result<TopologyOutcome, TopologyRunError> {
         self.leadership.may_write()?;
         let Some(raw) = self.managed.cluster(key) else { return Ok(TopologyOutcome::Gone) };
         let text = Object::as_ref(&raw).to_string();
-        let cluster = Cluster::decode(WireVersion::V1Beta2, &text).map_err(RunError::Unreadable)?;
+        let cluster = Cluster::decode(WireVersion::V1Beta2, &text).map_err(TopologyRunError::Unreadable)?;
         if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
             return Ok(TopologyOutcome::LeftAlone);
         }
@@ -198,7 +198,7 @@ impl Reconciler {
         // Paused comes before anything else, deletion before the rest (RS-05).
         let findings = if cluster.is_paused() {
             debug!("Skipped a paused Cluster");
-            Findings::none(&cluster, raw)
+            RunFindings::none(&cluster, raw)
         } else if cluster.metadata.is_being_deleted() {
             self.history.clear_writes(key);
             self.ask_to_delete(&cluster, raw).await
@@ -211,8 +211,8 @@ impl Reconciler {
         self.conclude(key, &cluster, findings).await
     }
 
-    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add wakes it again (MA-1.8). Without
-    /// its class nothing is made, and no finalizer can be added (CL-V-054).
+    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add queues it again
+    /// (MA-1.8). Without its class nothing is created, and no finalizer can be added (CL-V-054).
     fn is_too_early(&self, raw: &Object, cluster: &Cluster) -> bool {
         let has_class =
             || cluster.class_key().is_some_and(|key| matches!(self.cache.facts().class(&key), Found::Yes(_)));
@@ -224,7 +224,7 @@ impl Reconciler {
     }
 
     /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
-    async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
+    async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> RunFindings {
         let (asked_for, options) = (cluster.clone(), self.options);
         let asked = self.gathered(World::new(self.cache.facts()), move |world| {
             let mut tracker = HookTracker::for_cluster(&asked_for);
@@ -232,9 +232,9 @@ impl Reconciler {
             Ok((deletion, tracker))
         });
         let findings =
-            Findings { deletion: self.deletions.missing_hold(cluster, moment()), ..Findings::none(cluster, raw) };
+            RunFindings { deletion: self.deletions.missing_hold(cluster, moment()), ..RunFindings::none(cluster, raw) };
         match asked.await {
-            Ok(((answer, hooks), _)) => Findings {
+            Ok(((answer, hooks), _)) => RunFindings {
                 deletion: match answer {
                     Deletion::Permit => DeletionChange::Permit,
                     Deletion::Free => DeletionChange::DropHold,
@@ -249,21 +249,21 @@ impl Reconciler {
     }
 
     /// Reads the inputs, repairs `managedFields`, computes, plans and writes (RS-07).
-    async fn roll_out(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
-        let mut findings = Findings::none(cluster, raw);
+    async fn roll_out(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> RunFindings {
+        let mut findings = RunFindings::none(cluster, raw);
         if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
             findings.class = Some(class);
         }
-        let Inputs { observed, world, lease, memory } = match self.observed(cluster).await {
+        let RunInputs { observed, world, lease, memory } = match self.observed(cluster).await {
             Ok(inputs) => inputs,
             Err(interruption) => return findings.interrupted(interruption),
         };
         match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
             Ok(false) => {}
-            Ok(true) => return Findings { is_silent: true, changed: true, again: Some(REPAIRED), ..findings },
+            Ok(true) => return RunFindings { is_silent: true, changed: true, again: Some(REPAIRED), ..findings },
             Err(error) => return findings.failed_to_write(&error),
         }
-        let Planned { mut plan, tracker } = match self.planned(world, &observed).await {
+        let PlannedTopology { mut plan, tracker } = match self.planned(world, &observed).await {
             Ok(planned) => planned,
             Err(interruption) => return findings.interrupted(interruption),
         };
@@ -274,7 +274,7 @@ impl Reconciler {
         let is_settled = plan.steps.is_empty() && plan.failure.is_none() && held.is_none() && !tracker.is_upgrading();
         let rolled_out = is_settled.then(|| rollout_record::record(&observed.blueprint));
         let written = self.write(cluster, &plan, &generations).await;
-        let findings = Findings {
+        let findings = RunFindings {
             again: retry(&tracker.hooks),
             tracker,
             observed: Some(observed),
@@ -285,12 +285,12 @@ impl Reconciler {
         };
         match written.error {
             Some(error) => findings.failed_to_write(&error),
-            None => Findings { error: plan.failure.map(|failure| failure.to_string()).or(held), ..findings },
+            None => RunFindings { error: plan.failure.map(|failure| failure.to_string()).or(held), ..findings },
         }
     }
 
-    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition
-    /// (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
+    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the
+    /// condition (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
     async fn hold_endless_rotations(
         &self,
         cluster: &Cluster,
@@ -303,7 +303,7 @@ impl Reconciler {
         for fighting in held.iter().filter(|fighting| fighting.is_new) {
             self.metrics.rotations_held.inc();
             warn!(object = %fighting.object, path = fighting.path, "Stopped replacing a template that changes in every run");
-            self.applier.tell_of_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
+            self.applier.report_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
         }
         held.first().map(ToString::to_string)
     }
@@ -312,9 +312,9 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run. The memory for all that follows
-    /// is taken before the first object of the topology is read (DEC-58).
-    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<Inputs, Interruption> {
+    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run. The memory of the
+    /// computation is taken before the first object of the topology is read (DEC-58).
+    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<RunInputs, Interruption> {
         let ends = std::time::Instant::now() + RUN_LIMIT;
         let stop = Stop::when(move || std::time::Instant::now() >= ends);
         let (world, cluster) = (World::new(self.cache.facts()).until(stop), cluster.clone());
@@ -330,7 +330,7 @@ impl Reconciler {
         };
         let (current, world) = self.gathered(world, current).await?;
         let observed = Arc::new(ObservedState { blueprint: Arc::unwrap_or_clone(blueprint), current });
-        Ok(Inputs { observed, world, lease, memory: size.memory() })
+        Ok(RunInputs { observed, world, lease, memory: size.memory() })
     }
 
     /// The memory of a run, once it is free.
@@ -349,19 +349,19 @@ impl Reconciler {
     }
 
     /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
-    async fn planned(&self, world: World, observed: &Arc<ObservedState>) -> Result<Planned, Interruption> {
+    async fn planned(&self, world: World, observed: &Arc<ObservedState>) -> Result<PlannedTopology, Interruption> {
         let Blueprint { cluster, class, .. } = &observed.blueprint;
-        let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
+        let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::for_cluster(cluster, class));
         let mut computed: Option<Computation> = None;
         let plan = move |world: &World| {
             let computation = Computation::get_or_compute(&mut computed, &observed, world, &mut names, &options)?;
             let plan = Plan::from_computation(computation, world, &AppliedState::default(), &mut names)?;
-            Ok(Planned { plan, tracker: computation.tracker.clone() })
+            Ok(PlannedTopology { plan, tracker: computation.tracker.clone() })
         };
         self.gathered(world, plan).await.map(|(planned, _)| planned)
     }
 
-    /// Computes until no fact is missing; returns the world with all answers, which hold for the rest of the run.
+    /// Computes until no fact is missing; returns the world with all answers, which stay valid for the rest of the run.
     async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Interruption>
     where
         T: Send + 'static,
@@ -369,13 +369,13 @@ impl Reconciler {
     {
         let deadline = Instant::now() + PATIENCE;
         let gather = async |needs| Ok(self.gatherer.gather_all(needs, deadline).await?);
-        let compute_in_turn = |world, compute| self.in_turn(world, compute);
+        let compute_in_turn = |world, compute| self.on_blocking_thread(world, compute);
         let (result, world) = settle(world, Box::new(compute), compute_in_turn, gather).await?;
         Ok((result?, world))
     }
 
     /// Computes once, on a blocking thread, and waits for a free one.
-    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> ComputeResult<T, F, Interruption>
+    async fn on_blocking_thread<T, F>(&self, world: World, mut compute: F) -> ComputeResult<T, F, Interruption>
     where
         T: Send + 'static,
         F: FnMut(&World) -> T + Send + 'static,
@@ -387,13 +387,13 @@ impl Reconciler {
     }
 
     /// Executes a plan (RS-12).
-    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> Written {
+    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> PlanWrites {
         if plan.steps.is_empty() && plan.shim == Shim::Keep {
-            return Written::default();
+            return PlanWrites::default();
         }
         let key = cluster.metadata.key();
         let shim = self.history.shim_uid(&key);
-        let run = apply::Run {
+        let run = apply::PlanRun {
             cluster: &key,
             cluster_uid: &cluster.metadata.uid,
             cluster_version: &cluster.metadata.resource_version,
@@ -411,7 +411,7 @@ impl Reconciler {
         let now = self.began.elapsed().as_secs();
         self.rotations().note(&key, plan, &outcome.rotated, generations, now);
         self.history.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
-        Written { changed, cluster: outcome.cluster, error: outcome.error }
+        PlanWrites { changed, cluster: outcome.cluster, error: outcome.error }
     }
 
     /// Writes the Cluster at the end of a run: defaults of its variables, and its status (RS-06, ST-01).
@@ -419,9 +419,9 @@ impl Reconciler {
         &self,
         key: &ObjectKey,
         cluster: &Cluster,
-        findings: Findings,
-    ) -> Result<TopologyOutcome, RunError> {
-        let Findings {
+        findings: RunFindings,
+    ) -> Result<TopologyOutcome, TopologyRunError> {
+        let RunFindings {
             class,
             tracker,
             observed,
@@ -450,7 +450,7 @@ impl Reconciler {
         }
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
-        let operations = write::of_cluster(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
+        let operations = write::cluster_patch(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
         if !operations.is_empty() {
             raw = Arc::new(self.patch(key, &raw, operations, false).await?);
             changed = true;
@@ -468,19 +468,19 @@ impl Reconciler {
             };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
-                self.patch(key, &raw, write::of_status(status), true).await?;
+                self.patch(key, &raw, write::status_patch(status), true).await?;
                 changed = true;
             }
         }
         if !unlisted.is_empty() {
-            return Err(RunError::Unlisted(unlisted));
+            return Err(TopologyRunError::Unlisted(unlisted));
         }
         if let Some(interrupted) = interrupted {
-            return Err(RunError::Interrupted(interrupted));
+            return Err(TopologyRunError::Interrupted(interrupted));
         }
         match error {
-            Some(_) if conflict => Err(RunError::Conflict),
-            Some(error) => Err(overload.map_or(RunError::Failed(error), RunError::Overloaded)),
+            Some(_) if conflict => Err(TopologyRunError::Conflict),
+            Some(error) => Err(overload.map_or(TopologyRunError::Failed(error), TopologyRunError::Overloaded)),
             None => Ok(TopologyOutcome::Done { changed, again }),
         }
     }
@@ -491,11 +491,11 @@ impl Reconciler {
         raw: &Object,
         operations: Vec<json_patch::PatchOperation>,
         is_status: bool,
-    ) -> Result<Object, RunError> {
+    ) -> Result<Object, TopologyRunError> {
         let written =
             write::patch(&self.writer, key, raw, operations, is_status).await.map_err(|error| match error {
-                kube::Error::Api(status) if status.code == 409 || status.code == 404 => RunError::Conflict,
-                error => RunError::Status(error),
+                kube::Error::Api(status) if status.code == 409 || status.code == 404 => TopologyRunError::Conflict,
+                error => TopologyRunError::Status(error),
             })?;
         let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
         self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
@@ -525,7 +525,7 @@ impl Reconciler {
 }
 
 /// The inputs of a computation.
-struct Inputs {
+struct RunInputs {
     observed: Arc<ObservedState>,
     world: World,
     /// The memory of the run.
@@ -535,24 +535,24 @@ struct Inputs {
 }
 
 /// A plan, and the data for the status.
-struct Planned {
+struct PlannedTopology {
     plan: Plan,
     tracker: Tracker,
 }
 
 /// The result of executing a plan.
 #[derive(Default)]
-struct Written {
+struct PlanWrites {
     changed: bool,
     /// The Cluster, if it was written.
     cluster: Option<Object>,
     error: Option<apply::ApplyError>,
 }
 
-impl Findings {
+impl RunFindings {
     /// Results with nothing but the Cluster itself.
     fn none(cluster: &Cluster, raw: Arc<Object>) -> Self {
-        Findings {
+        RunFindings {
             raw,
             class: None,
             tracker: Tracker { hooks: HookTracker::for_cluster(cluster), ..Tracker::default() },
@@ -571,13 +571,13 @@ impl Findings {
         }
     }
 
-    /// The same with what a hold on a Cluster that is not being deleted asks for.
+    /// The same with the requirements of a hold on a Cluster that is not being deleted.
     fn with(self, standing: HoldStanding) -> Self {
         match standing {
             HoldStanding::None => self,
-            HoldStanding::Over => Findings { deletion: DeletionChange::DropHold, ..self },
+            HoldStanding::Over => RunFindings { deletion: DeletionChange::DropHold, ..self },
             HoldStanding::Until(left) => {
-                Findings { again: Some(self.again.map_or(left, |again| again.min(left))), ..self }
+                RunFindings { again: Some(self.again.map_or(left, |again| again.min(left))), ..self }
             }
         }
     }
@@ -586,19 +586,19 @@ impl Findings {
     fn interrupted(self, interruption: Interruption) -> Self {
         match interruption {
             Interruption::Failure(Failure::CreationWaits(hooks)) => {
-                Findings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
+                RunFindings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
             }
             Interruption::Failure(Failure::Interrupted(interrupted)) => {
-                Findings { interrupted: Some(interrupted), ..self }
+                RunFindings { interrupted: Some(interrupted), ..self }
             }
-            Interruption::Failure(failure) => Findings {
+            Interruption::Failure(failure) => RunFindings {
                 error: Some(failure.to_string()),
                 is_too_large: matches!(failure, Failure::TooLarge(_)),
                 ..self
             },
-            Interruption::Unlisted(unlisted) => Findings { unlisted, ..self },
+            Interruption::Unlisted(unlisted) => RunFindings { unlisted, ..self },
             Interruption::Overloaded(overload) => {
-                Findings { error: Some(overload.to_string()), overload: Some(overload), ..self }
+                RunFindings { error: Some(overload.to_string()), overload: Some(overload), ..self }
             }
         }
     }
@@ -609,8 +609,8 @@ impl Findings {
             debug!(error = %error, "Write conflict");
         }
         let reason = error.to_string();
-        let overload = error.overload().map(|overload| Overload { reason: reason.clone(), ..overload });
-        Findings { conflict, overload, error: Some(reason), ..self }
+        let overload = error.overload().map(|overload| ApiOverload { reason: reason.clone(), ..overload });
+        RunFindings { conflict, overload, error: Some(reason), ..self }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writing a Cluster: by patches that name the version that they were computed from, so that no change of another client is reverted.
+//! Writes a Cluster: by patches that name the version that they were computed from, so that they revert no change of
+//! another client.
 
 use json_patch::{Patch, PatchOperation};
 use kube::api::DynamicObject;
@@ -11,9 +12,9 @@ use crate::reconciler::{add, in_our_name, remove};
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 
-/// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record of what its
-/// objects are made from (RS-06, HK-22, DEC-56, DEC-59).
-pub(super) fn of_cluster(
+/// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record
+/// of the inputs of its objects (RS-06, HK-22, DEC-56, DEC-59).
+pub(super) fn cluster_patch(
     raw: &Object,
     cluster: &Cluster,
     defaulted: Option<&Cluster>,
@@ -43,8 +44,8 @@ pub(super) fn of_cluster(
     operations
 }
 
-/// A new status (ST-18): what others keep in it is in `status` as it was in the version that the patch names.
-pub(super) fn of_status(status: Value) -> Vec<PatchOperation> {
+/// The patch of the status (ST-18): fields of other writers are in `status` as in the version that the patch names.
+pub(super) fn status_patch(status: Value) -> Vec<PatchOperation> {
     vec![add(["status"], status)]
 }
 

@@ -5,12 +5,12 @@ use tokio::time::sleep;
 use super::*;
 
 type Sender = UnboundedSender<Result<Bytes, std::io::Error>>;
-type Reading = JoinHandle<Result<Bytes, Unread>>;
+type Reading = JoinHandle<Result<Bytes, BodyReadError>>;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 fn bodies(body: usize, held: usize) -> Arc<Bodies> {
-    let bounds = Bounds { body, time: DEADLINE, held };
+    let bounds = BodyLimits { body, time: DEADLINE, held };
     Arc::new(Bodies::new(bounds, Gauge::default()))
 }
 
@@ -30,7 +30,7 @@ async fn send(sender: &Sender, bytes: usize) {
     sleep(Duration::from_millis(1)).await;
 }
 
-async fn read(bodies: &Arc<Bodies>, bytes: usize) -> Result<Bytes, Unread> {
+async fn read(bodies: &Arc<Bodies>, bytes: usize) -> Result<Bytes, BodyReadError> {
     bodies.read(Request::new(Body::from(vec![b'x'; bytes])), Instant::now() + DEADLINE).await
 }
 

@@ -7,8 +7,8 @@ use tower::ServiceExt;
 use super::*;
 use apiserver::{ApiOptions, Embedded};
 
-fn converter(limits: Limits) -> Arc<Converter> {
-    let versions = ApiVersions::of_cluster(Embedded::new(ApiOptions::default()).client());
+fn converter(limits: ConversionLimits) -> Arc<Converter> {
+    let versions = ApiVersions::for_cluster(Embedded::new(ApiOptions::default()).client());
     Arc::new(Converter::new(versions, limits, Arc::new(Metrics::default())))
 }
 
@@ -44,8 +44,8 @@ fn cluster(name: &str, topology: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_objects_are_converted_in_order_on_either_kind_of_thread() {
-    for inline in [0, Limits::default().inline] {
-        let converter = converter(Limits { inline, ..Limits::default() });
+    for inline in [0, ConversionLimits::default().inline] {
+        let converter = converter(ConversionLimits { inline, ..ConversionLimits::default() });
         let objects: Vec<_> = (0..50).map(|i| cluster(&format!("c{i}"), json!({"class": "k"}))).collect();
         let response = response(&converter, NEW, &objects).await;
         assert_eq!(response["result"], json!({"status": "Success"}));
@@ -60,7 +60,7 @@ async fn many_objects_are_converted_in_order_on_either_kind_of_thread() {
         assert!(text.contains("topologist_conversions_total{kind=\"Cluster\",outcome=\"success\"} 50\n"), "{text}");
         assert!(text.contains("topologist_conversion_duration_seconds_count 1\n"), "{text}");
     }
-    assert_eq!(response(&converter(Limits::default()), NEW, &[]).await["convertedObjects"], json!([]));
+    assert_eq!(response(&converter(ConversionLimits::default()), NEW, &[]).await["convertedObjects"], json!([]));
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn an_object_that_cannot_be_converted_fails_the_review_and_is_named() {
     let failure = |i: usize, name: &str| {
         format!("objects[{i}]: Cluster ns/{name} (cluster.x-k8s.io/v1beta1) cannot be converted to v1beta2: {error}")
     };
-    let converter = converter(Limits::default());
+    let converter = converter(ConversionLimits::default());
     for (desired, objects, message) in [
             (NEW, vec![fine.clone(), slow("a")], failure(1, "a")),
             (NEW, vec![slow("a"), fine.clone(), slow("b")], format!("{}; {}", failure(0, "a"), failure(2, "b"))),
@@ -128,7 +128,7 @@ async fn what_is_no_review_gets_an_http_error() {
         (json!({"apiVersion": API_VERSION, "kind": KIND, "request": {"uid": "u"}}).to_string(), 400, "missing field"),
         ("x".repeat(2_000), 413, "larger than 1000 bytes"),
     ] {
-        let converter = converter(Limits { body: 1000, ..Limits::default() });
+        let converter = converter(ConversionLimits { body: 1000, ..ConversionLimits::default() });
         let (got, text) = post(&converter, body).await;
         assert_eq!(got.as_u16(), code, "{text}");
         assert!(text.contains(words), "{text}");
@@ -138,7 +138,7 @@ async fn what_is_no_review_gets_an_http_error() {
 
 #[tokio::test]
 async fn objects_that_would_take_much_memory_are_named_and_not_decoded() {
-    let converter = converter(Limits::default());
+    let converter = converter(ConversionLimits::default());
     let spec = |filling: &str, count: usize| {
         let filling = vec![filling; count].join(",");
         let text = format!(
@@ -173,7 +173,7 @@ async fn objects_that_would_take_much_memory_are_named_and_not_decoded() {
 
 #[tokio::test]
 async fn the_kinds_that_a_review_asks_for_are_counted() {
-    let converter = converter(Limits::default());
+    let converter = converter(ConversionLimits::default());
     let object = |i: usize| {
         json!({"apiVersion": NEW, "kind": "Cluster", "metadata": {"name": format!("c{i}"), "namespace": "ns"},
                 "spec": {"controlPlaneRef": {"apiGroup": "example.com", "kind": format!("K{i}"), "name": "t"}}})
@@ -187,7 +187,12 @@ async fn the_kinds_that_a_review_asks_for_are_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended() {
-    let limits = Limits { inline: 0, blocking: 1, patience: Duration::from_millis(900), ..Limits::default() };
+    let limits = ConversionLimits {
+        inline: 0,
+        blocking: 1,
+        patience: Duration::from_millis(900),
+        ..ConversionLimits::default()
+    };
     let converter = converter(limits);
     // Another request converts a large object, which this one has to wait for.
     let large = converter.large.acquire().await.unwrap();
@@ -208,14 +213,14 @@ async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended(
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_times_out() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
-    let (code, _) = post(&converter(Limits::default()), Body::from_stream(receiver)).await;
+    let (code, _) = post(&converter(ConversionLimits::default()), Body::from_stream(receiver)).await;
     assert_eq!(code, StatusCode::REQUEST_TIMEOUT);
 }
 
 #[tokio::test]
 async fn extension_configs_are_converted_between_their_versions() {
     // RH-2.1
-    let converter = converter(Limits::default());
+    let converter = converter(ConversionLimits::default());
     let version = |version: &str| format!("runtime.cluster.x-k8s.io/{version}");
     let config = json!({"apiVersion": version("v1alpha1"), "kind": "ExtensionConfig", "metadata": {"name": "lab"},
         "spec": {"clientConfig": {"url": "https://a"}}, "status": {"conditions": [{"type": "Discovered"}]}});
@@ -231,7 +236,7 @@ async fn extension_configs_are_converted_between_their_versions() {
 #[tokio::test]
 async fn kinds_of_the_embedded_provider_are_converted() {
     // CONV-017
-    let converter = converter(Limits::default());
+    let converter = converter(ConversionLimits::default());
     let machine = |version: &str, status: Value| {
         json!({"apiVersion": format!("infrastructure.topologist.dev/{version}"), "kind": "EmbeddedMachine",
             "metadata": {"name": "m", "namespace": "ns"}, "spec": {}, "status": status})

@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
-use crate::kubernetes::scripted::{Answer, Script};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 use testing::Lines;
 
 fn cluster(metadata: Value) -> Cluster {
@@ -60,8 +62,9 @@ fn stored(version: Value) -> Value {
         "spec": {"topology": {"classRef": {"name": "k"}, "version": version}}})
 }
 
-/// Why the deletion of a MachineDeployment of the Cluster is denied, if this is the answer to the request for the Cluster.
-async fn denied(holds: &Holds, script: &Script, answer: Answer) -> &'static str {
+/// Why the deletion of a MachineDeployment of the Cluster is denied, if this is the answer to the request for the
+/// Cluster.
+async fn denied(holds: &Holds, script: &Script, answer: ScriptedAnswer) -> &'static str {
     let review = json!({
         "uid": "u", "kind": {"group": GROUP, "version": "v1beta2", "kind": "MachineDeployment"}, "operation": "DELETE",
         "oldObject": {"metadata": {"name": "md", "namespace": "ns", "labels": {label::OWNED: "", label::CLUSTER_NAME: "c"}}},
@@ -85,10 +88,10 @@ fn holds(script: &Script) -> Holds {
 async fn a_cluster_that_does_not_decode_holds_nothing() {
     // DEC-56, DEC-103
     for (answer, want) in [
-        (Answer::ok(stored(json!("v1.31.0"))), "forbidden"),
-        (Answer::ok(stored(json!(31))), ""),
-        (Answer::error(404, "NotFound"), ""),
-        (Answer::error(503, "ServiceUnavailable"), "unknown"),
+        (ScriptedAnswer::ok(stored(json!("v1.31.0"))), "forbidden"),
+        (ScriptedAnswer::ok(stored(json!(31))), ""),
+        (ScriptedAnswer::error(404, "NotFound"), ""),
+        (ScriptedAnswer::error(503, "ServiceUnavailable"), "unknown"),
     ] {
         let script = Script::default();
         assert_eq!(denied(&holds(&script), &script, answer).await, want);
@@ -106,7 +109,7 @@ async fn each_generation_of_a_cluster_that_does_not_decode_is_logged_once() {
     other["metadata"]["uid"] = json!("u-2");
     let holds = holds(&script);
     for (cluster, logged) in [(&broken, 1), (&broken, 1), (&next, 2), (&next, 2), (&other, 3), (&broken, 3)] {
-        assert_eq!(denied(&holds, &script, Answer::ok(cluster.clone())).await, "");
+        assert_eq!(denied(&holds, &script, ScriptedAnswer::ok(cluster.clone())).await, "");
         let text = lines.text();
         let count = text.matches("Allowed the deletion of objects of a Cluster that does not decode").count();
         assert_eq!(count, logged, "{text}");

@@ -1,7 +1,7 @@
 use http::Method;
 
 use super::*;
-use crate::kubernetes::scripted::{Answer, Script};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
 const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/c";
 
@@ -33,7 +33,7 @@ async fn a_hold_is_written_onto_the_version_that_was_reviewed() {
     let script = Script::default();
     let words =
         ["\"resourceVersion\":\"7\"", "topologist.dev/before-cluster-delete uid=u-1 since=", "fieldManager=topologist"];
-    script.expect(&Method::PATCH, PATH, &words, Answer::ok(cluster(json!({}))));
+    script.expect(&Method::PATCH, PATH, &words, ScriptedAnswer::ok(cluster(json!({}))));
     hold(&script, &cluster(json!({}))).await.unwrap();
     assert_eq!(script.left(), 0);
 }
@@ -49,10 +49,10 @@ async fn after_a_conflict_the_stored_cluster_decides() {
         ("another Cluster of the name", cluster(json!({"uid": "u-2"})), false),
     ] {
         let script = Script::default();
-        script.expect(&Method::PATCH, PATH, &["\"resourceVersion\":\"7\""], Answer::error(409, "Conflict"));
-        script.get(PATH, &[], Answer::ok(stored.clone()));
+        script.expect(&Method::PATCH, PATH, &["\"resourceVersion\":\"7\""], ScriptedAnswer::error(409, "Conflict"));
+        script.get(PATH, &[], ScriptedAnswer::ok(stored.clone()));
         if writes_again {
-            script.expect(&Method::PATCH, PATH, &["\"resourceVersion\":\"9\""], Answer::ok(stored));
+            script.expect(&Method::PATCH, PATH, &["\"resourceVersion\":\"9\""], ScriptedAnswer::ok(stored));
         }
         hold(&script, &cluster(json!({}))).await.unwrap();
         assert_eq!(script.left(), 0, "{case}");
@@ -63,18 +63,18 @@ async fn after_a_conflict_the_stored_cluster_decides() {
 async fn a_deletion_is_refused_if_its_hold_cannot_be_written() {
     // DEC-56
     let script = Script::default();
-    script.expect(&Method::PATCH, PATH, &[], Answer::error(403, "Forbidden"));
+    script.expect(&Method::PATCH, PATH, &[], ScriptedAnswer::error(403, "Forbidden"));
     let error = hold(&script, &cluster(json!({}))).await.unwrap_err().to_string();
     assert_eq!(error, "cannot hold the deletion until the hooks BeforeClusterDelete have passed: scripted Forbidden");
     let script = Script::default();
     for _ in 0..ATTEMPTS {
-        script.expect(&Method::PATCH, PATH, &[], Answer::error(409, "Conflict"));
-        script.get(PATH, &[], Answer::ok(cluster(json!({}))));
+        script.expect(&Method::PATCH, PATH, &[], ScriptedAnswer::error(409, "Conflict"));
+        script.get(PATH, &[], ScriptedAnswer::ok(cluster(json!({}))));
     }
     let error = hold(&script, &cluster(json!({}))).await.unwrap_err();
     assert!(matches!(error, HoldError::Conflicts), "{error}");
     let script = Script::default();
-    script.expect(&Method::PATCH, PATH, &[], Answer::error(404, "NotFound"));
+    script.expect(&Method::PATCH, PATH, &[], ScriptedAnswer::error(404, "NotFound"));
     hold(&script, &cluster(json!({}))).await.unwrap();
 }
 

@@ -11,7 +11,7 @@ use super::*;
 
 use crate::kubernetes::cache::Cache;
 use crate::telemetry::metrics::Metrics;
-use crate::webhook::review::Handler;
+use crate::webhook::review::ReviewHandler;
 use crate::webhook::routes::router;
 use crate::webhook::templates;
 use apiserver::{self, Embedded};
@@ -43,12 +43,17 @@ fn with_other_workers(scene: &Scene) -> Scene {
     scene.clone().at("ClusterClass", at, json!("brain"))
 }
 
-fn handler(scene: &Scene, limits: Limits) -> Arc<Handler> {
+fn handler(scene: &Scene, limits: ReviewLimits) -> Arc<ReviewHandler> {
     let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
-    Arc::new(Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default())))
+    Arc::new(ReviewHandler::new(
+        Gatherer::new(cache),
+        AdmissionSettings::default(),
+        limits,
+        Arc::new(Metrics::default()),
+    ))
 }
 
-async fn review(handler: &Arc<Handler>, path: &str, old: &Value, new: &Value) -> Value {
+async fn review(handler: &Arc<ReviewHandler>, path: &str, old: &Value, new: &Value) -> Value {
     let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]},
@@ -60,13 +65,13 @@ async fn review(handler: &Arc<Handler>, path: &str, old: &Value, new: &Value) ->
     serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
 }
 
-async fn of_class(handler: &Arc<Handler>, before: &Scene, after: &Scene) -> Value {
+async fn of_class(handler: &Arc<ReviewHandler>, before: &Scene, after: &Scene) -> Value {
     review(handler, CLASS, before.document("ClusterClass"), after.document("ClusterClass")).await
 }
 
 /// Without optimization a computation takes many times as long.
-fn patient() -> Limits {
-    Limits { impact: Duration::from_secs(20), time: Duration::from_secs(30), ..Limits::default() }
+fn patient() -> ReviewLimits {
+    ReviewLimits { impact: Duration::from_secs(20), time: Duration::from_secs(30), ..ReviewLimits::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +114,8 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
     let (before, after) = (scene(), with_other_workers(&scene()));
     let cache = Arc::new(Cache::new(before.simulator().facts().clone()));
     let client = Embedded::new(apiserver::ApiOptions::default()).client();
-    let handler = Handler::new(Gatherer::new(cache.clone()), AdmissionSettings::default(), patient(), Arc::default());
+    let handler =
+        ReviewHandler::new(Gatherer::new(cache.clone()), AdmissionSettings::default(), patient(), Arc::default());
     let handler = Arc::new(handler.with_events(client.clone()));
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some("ns".to_owned());
@@ -148,7 +154,7 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
 async fn templates_of_classes_are_reviewed_for_their_impact_alone() {
     // DEC-42, DEC-53
     let (before, after) = (scene(), larger(&scene()));
-    let edit = async |handler: &Arc<Handler>, name: &str| {
+    let edit = async |handler: &Arc<ReviewHandler>, name: &str| {
         let document = |scene: &Scene| scene.document(&format!("ForgeMachineTemplate {name}")).clone();
         review(handler, templates::PATH, &document(&before), &document(&after)).await
     };
@@ -162,7 +168,7 @@ async fn templates_of_classes_are_reviewed_for_their_impact_alone() {
         json!({"uid": "u", "allowed": true}),
         "nothing changes"
     );
-    let limited = Limits { max_replaced_machines: Some(3), ..patient() };
+    let limited = ReviewLimits { max_replaced_machines: Some(3), ..patient() };
     let answer = edit(&handler(&before, limited), "smith").await;
     assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)), "{answer}");
     assert_eq!(
@@ -179,7 +185,7 @@ async fn templates_of_classes_are_reviewed_for_their_impact_alone() {
 async fn a_ceiling_denies_an_allowed_edit() {
     // DEC-53
     let (before, after) = (scene(), with_other_workers(&scene()));
-    let limited = Limits { max_replaced_machines: Some(3), ..patient() };
+    let limited = ReviewLimits { max_replaced_machines: Some(3), ..patient() };
     let answer = of_class(&handler(&before, limited), &before, &after).await;
     assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)));
     assert_eq!(answer["status"]["details"]["causes"][0]["field"], FIELD);
@@ -193,10 +199,10 @@ async fn a_ceiling_denies_an_allowed_edit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_time_there_is_no_number_and_no_failure() {
     let (before, after) = (scene(), with_other_workers(&scene()));
-    let off = Limits { impact: Duration::ZERO, ..patient() };
+    let off = ReviewLimits { impact: Duration::ZERO, ..patient() };
     let answer = of_class(&handler(&before, off), &before, &after).await;
     assert_eq!((&answer["allowed"], answer.get("warnings")), (&json!(true), None));
-    let hasty = handler(&before, Limits { impact: Duration::from_nanos(1), ..patient() });
+    let hasty = handler(&before, ReviewLimits { impact: Duration::from_nanos(1), ..patient() });
     let answer = of_class(&hasty, &before, &after).await;
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(
@@ -204,7 +210,7 @@ async fn without_time_there_is_no_number_and_no_failure() {
         "{answer}"
     );
     // A review waits no longer than that for its turn.
-    let busy = handler(&before, Limits { impact: Duration::from_millis(50), ..patient() });
+    let busy = handler(&before, ReviewLimits { impact: Duration::from_millis(50), ..patient() });
     let turns = all_threads(&busy).await;
     let answer = of_class(&busy, &before, &after).await;
     let warning = answer["warnings"][0].as_str().unwrap();
@@ -285,10 +291,10 @@ async fn a_number_of_days_that_no_certificate_reaches_is_denied() {
 }
 
 /// Takes all threads for impacts.
-async fn all_threads(handler: &Arc<Handler>) -> Vec<Turn<String>> {
+async fn all_threads(handler: &Arc<ReviewHandler>) -> Vec<QueuePermit<String>> {
     let mut turns = Vec::new();
-    let owner = || Owner { peer: "other".to_owned(), namespace: "other" };
-    while let Ok(turn) = handler.assessor.threads.turn(owner(), Instant::now()).await {
+    let owner = || Requester { peer: "other".to_owned(), namespace: "other" };
+    while let Ok(turn) = handler.assessor.threads.acquire(owner(), Instant::now()).await {
         turns.push(turn);
     }
     assert!(!turns.is_empty());
@@ -305,7 +311,7 @@ async fn a_ceiling_counts_all_machines_of_an_edit_that_finds_no_thread_in_time()
     };
     let (before, after) = (rolled_out(scene()), rolled_out(with_other_workers(&scene())));
     let short = Duration::from_millis(700);
-    let limited = |machines, unknown_impact| Limits {
+    let limited = |machines, unknown_impact| ReviewLimits {
         max_replaced_machines: Some(machines),
         unknown_impact,
         time: short,
@@ -339,10 +345,10 @@ async fn a_ceiling_counts_all_machines_of_an_edit_that_finds_no_thread_in_time()
 async fn a_ceiling_holds_edits_that_take_longer_than_their_warnings_may() {
     // DEC-53
     let (before, after) = (scene(), with_other_workers(&scene()));
-    let hasty = Limits { impact: Duration::from_nanos(1), ..patient() };
+    let hasty = ReviewLimits { impact: Duration::from_nanos(1), ..patient() };
     let answer = of_class(&handler(&before, hasty), &before, &after).await;
     assert_eq!(answer["allowed"], true, "{answer}");
-    let limited = Limits { max_replaced_machines: Some(3), ..hasty };
+    let limited = ReviewLimits { max_replaced_machines: Some(3), ..hasty };
     let answer = of_class(&handler(&before, limited), &before, &after).await;
     assert_eq!(answer["allowed"], false, "{answer}");
     let annotated = |scene: Scene| {
@@ -381,14 +387,14 @@ async fn a_cluster_whose_objects_would_be_refused_is_allowed_with_a_warning() {
     // DEC-32
     let scene = mispatched();
     let cluster = scene.document("Cluster");
-    let create = async |handler: &Arc<Handler>| {
+    let create = async |handler: &Arc<ReviewHandler>| {
         let answer = review(handler, CLUSTER, &Value::Null, cluster).await;
         assert_eq!(answer["allowed"], true, "{answer}");
         answer["warnings"].as_array().cloned().unwrap_or_default()
     };
     let answer = create(&handler(&scene, patient())).await;
     assert_eq!(answer.iter().filter(|warning| **warning == REFUSED).count(), 1, "{answer:?}");
-    let off = Limits { impact: Duration::ZERO, ..patient() };
+    let off = ReviewLimits { impact: Duration::ZERO, ..patient() };
     assert!(!create(&handler(&scene, off)).await.contains(&REFUSED.into()), "it is switched off");
     let unknown = scene.clone().without("CustomResourceDefinition");
     let answer = create(&handler(&unknown, patient())).await;

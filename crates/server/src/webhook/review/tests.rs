@@ -9,19 +9,19 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::scripted::{Answer as Said, Script};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
 use crate::webhook::routes::router;
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::{Facts, Found, Scope};
 
 const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";
 
-fn handler(limits: Limits) -> Handler {
+fn handler(limits: ReviewLimits) -> ReviewHandler {
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()))
+    ReviewHandler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()))
 }
 
-async fn post(handler: Handler, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
+async fn post(handler: ReviewHandler, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
     let request = HttpRequest::post(path).body(body.into()).unwrap();
     let response = router(Arc::new(handler)).oneshot(request).await.unwrap();
     let code = response.status();
@@ -39,7 +39,7 @@ fn create(object: Value) -> Value {
 }
 
 async fn status(request: Value) -> Value {
-    let (code, body) = post(handler(Limits::default()), PATH, review(request)).await;
+    let (code, body) = post(handler(ReviewLimits::default()), PATH, review(request)).await;
     assert_eq!(code, StatusCode::OK);
     let answer: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(answer["response"]["uid"], "u");
@@ -59,11 +59,11 @@ async fn what_is_no_review_gets_an_http_error() {
         (review(json!({"uid": "u"})), 400, "missing field"),
         ("x".repeat(8 * 1024 * 1024), 413, "larger than 7340032 bytes"),
     ] {
-        let (got, text) = post(handler(Limits::default()), PATH, body).await;
+        let (got, text) = post(handler(ReviewLimits::default()), PATH, body).await;
         assert_eq!(got.as_u16(), code, "{text}");
         assert!(text.contains(words), "{text}");
     }
-    let (code, text) = post(handler(Limits::default()), "/validate", "").await;
+    let (code, text) = post(handler(ReviewLimits::default()), "/validate", "").await;
     assert_eq!(code, StatusCode::NOT_FOUND);
     assert!(text.contains(PATH.split('?').next().unwrap()), "{text}");
 }
@@ -85,8 +85,8 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
     script.get(&format!("{lists}machinepools"), &[], Said::Silence);
     script.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controls.g.io", &[], Said::Silence);
     let metrics = Arc::new(Metrics::default());
-    let gatherer = Gatherer::of_cluster(Arc::new(Cache::new(facts)), script.client(), metrics.clone());
-    let handler = Handler::new(gatherer, AdmissionSettings::default(), Limits::default(), metrics);
+    let gatherer = Gatherer::with_api_server(Arc::new(Cache::new(facts)), script.client(), metrics.clone());
+    let handler = ReviewHandler::new(gatherer, AdmissionSettings::default(), ReviewLimits::default(), metrics);
     let mut update = create(object("v1.30.1"));
     update["operation"] = json!("UPDATE");
     update["oldObject"] = object("v1.30.0");
@@ -110,7 +110,7 @@ async fn a_review_that_needs_more_facts_in_every_round_is_denied_with_the_missin
         allow(question, world, settings)
     }
     for (kind, last) in [("Cluster", 15), ("ClusterClass", 15)] {
-        let (router, metrics) = evaluating(Limits::default(), endless);
+        let (router, metrics) = evaluating(ReviewLimits::default(), endless);
         let (answer, _) = ask(router, kind).await;
         let words = format!("facts are still missing after 16 rounds: ClusterClass ns/c{last}");
         let status = &answer["status"];
@@ -123,9 +123,9 @@ async fn a_review_that_needs_more_facts_in_every_round_is_denied_with_the_missin
 #[tokio::test]
 async fn with_enforce_warn_denials_are_allowed_and_counted() {
     // DEC-38
-    let handler = Handler {
+    let handler = ReviewHandler {
         settings: Arc::new(AdmissionSettings { enforce: Enforce::Warn, ..AdmissionSettings::default() }),
-        ..handler(Limits::default())
+        ..handler(ReviewLimits::default())
     };
     let metrics = handler.metrics.clone();
     let router = router(Arc::new(handler));
@@ -168,8 +168,8 @@ async fn objects_out_of_scope_are_allowed_without_decoding() {
         let scope = Scope::new(&namespaces, filter.map(str::to_owned)).unwrap();
         let cache = Arc::new(Cache::new(Facts::complete([], []).within(scope)));
         let (settings, limits, metrics) =
-            (AdmissionSettings::default(), Limits::default(), Arc::new(Metrics::default()));
-        let handler = Handler::new(Gatherer::new(cache), settings, limits, metrics);
+            (AdmissionSettings::default(), ReviewLimits::default(), Arc::new(Metrics::default()));
+        let handler = ReviewHandler::new(Gatherer::new(cache), settings, limits, metrics);
         let (_, body) = post(handler, PATH, review(request.clone())).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(answer["response"]["allowed"], want, "{request}");
@@ -201,8 +201,8 @@ async fn the_watch_filter_is_no_boundary_because_users_can_change_the_label() {
         ("changed after it got another value", update(&theirs, &theirs), false),
     ] {
         let (settings, limits, metrics) =
-            (AdmissionSettings::default(), Limits::default(), Arc::new(Metrics::default()));
-        let handler = Handler::new(Gatherer::new(cache.clone()), settings, limits, metrics);
+            (AdmissionSettings::default(), ReviewLimits::default(), Arc::new(Metrics::default()));
+        let handler = ReviewHandler::new(Gatherer::new(cache.clone()), settings, limits, metrics);
         let (_, body) = post(handler, PATH, review(request)).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
         // This Cluster is wrong, so what is judged is denied.
@@ -249,8 +249,12 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
     // ADM-009
     let metrics = Arc::new(Metrics::default());
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    let mut broken =
-        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), Limits::default(), metrics.clone());
+    let mut broken = ReviewHandler::new(
+        Gatherer::new(cache),
+        AdmissionSettings::default(),
+        ReviewLimits::default(),
+        metrics.clone(),
+    );
     broken.evaluate = |_, _, _| panic!("on purpose");
     let (code, body) = post(broken, PATH, review(create(json!({"metadata": {"name": "c"}})))).await;
     assert_eq!(code, StatusCode::OK);
@@ -263,15 +267,15 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_times_out() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
-    let (code, text) = post(handler(Limits::default()), PATH, Body::from_stream(receiver)).await;
+    let (code, text) = post(handler(ReviewLimits::default()), PATH, Body::from_stream(receiver)).await;
     assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the request body did not arrive in time\n"));
 }
 
 /// A router whose reviews are all answered by `evaluate`.
-fn evaluating(limits: Limits, evaluate: Evaluate) -> (Router, Arc<Metrics>) {
+fn evaluating(limits: ReviewLimits, evaluate: Evaluate) -> (Router, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::default());
     let cache = Arc::new(Cache::new(Facts::complete([], [])));
-    let mut handler = Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, metrics.clone());
+    let mut handler = ReviewHandler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, metrics.clone());
     handler.evaluate = evaluate;
     (router(Arc::new(handler)), metrics)
 }
@@ -304,7 +308,7 @@ fn allow_after<const MILLISECONDS: u64>(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_more_reviews_than_places_waits_and_is_answered() {
-    let limits = Limits { in_flight: 3, blocking: 2, ..Limits::default() };
+    let limits = ReviewLimits { in_flight: 3, blocking: 2, ..ReviewLimits::default() };
     let (router, metrics) = evaluating(limits, allow_after::<100>);
     let burst = (0..12).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass")));
     let mut longest = Duration::ZERO;
@@ -319,7 +323,7 @@ async fn a_burst_of_more_reviews_than_places_waits_and_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reviews_beyond_the_queue_are_rejected_at_once_under_their_uid() {
-    let limits = Limits { in_flight: 1, queue: 1, ..Limits::default() };
+    let limits = ReviewLimits { in_flight: 1, queue: 1, ..ReviewLimits::default() };
     let (router, metrics) = evaluating(limits, allow_after::<400>);
     let burst: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
     let (mut allowed, mut shed) = (0, 0);
@@ -350,9 +354,9 @@ async fn reviews_beyond_the_queue_are_rejected_at_once_under_their_uid() {
 #[tokio::test]
 async fn with_enforce_warn_an_overload_is_allowed_too() {
     // DEC-38
-    let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
+    let limits = ReviewLimits { in_flight: 0, queue: 0, ..ReviewLimits::default() };
     let settings = AdmissionSettings { enforce: Enforce::Warn, ..AdmissionSettings::default() };
-    let handler = Handler { settings: Arc::new(settings), ..handler(limits) };
+    let handler = ReviewHandler { settings: Arc::new(settings), ..handler(limits) };
     let (answer, _) = ask(router(Arc::new(handler)), "Cluster").await;
     let warning = "would be denied: topologist is overloaded: too many reviews are waiting; try again";
     assert_eq!(answer, json!({"uid": "u", "allowed": true, "warnings": [warning]}));
@@ -361,7 +365,7 @@ async fn with_enforce_warn_an_overload_is_allowed_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_review_is_answered_before_its_caller_gives_up() {
     // One review takes the only thread for longer than the two seconds that callers wait, less the head start.
-    let (router, metrics) = evaluating(Limits { blocking: 1, ..Limits::default() }, allow_after::<3000>);
+    let (router, metrics) = evaluating(ReviewLimits { blocking: 1, ..ReviewLimits::default() }, allow_after::<3000>);
     let both = [tokio::spawn(ask(router.clone(), "ClusterClass")), tokio::spawn(ask(router, "ClusterClass"))];
     let mut codes = Vec::new();
     for answer in both {
@@ -384,7 +388,7 @@ async fn cluster_reviews_do_not_wait_for_class_reviews() {
             _ => allow(question, world, settings),
         }
     }
-    let (router, _) = evaluating(Limits { blocking: 1, ..Limits::default() }, slow_for_classes);
+    let (router, _) = evaluating(ReviewLimits { blocking: 1, ..ReviewLimits::default() }, slow_for_classes);
     let classes: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
     let started = Instant::now();
     let mut reviews = 0;
@@ -399,7 +403,7 @@ async fn cluster_reviews_do_not_wait_for_class_reviews() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
-    let (router, metrics) = evaluating(Limits { blocking: 1, ..Limits::default() }, allow_after::<400>);
+    let (router, metrics) = evaluating(ReviewLimits { blocking: 1, ..ReviewLimits::default() }, allow_after::<400>);
     // This one does not decode, which is said in its only turn: after those that came before it.
     let mut request = create(json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": 5}));
     request["kind"]["kind"] = json!("ClusterClass");
@@ -420,7 +424,7 @@ async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
 #[tokio::test]
 async fn a_panic_on_a_blocking_thread_fails_only_its_request() {
     // ADM-009
-    let (router, metrics) = evaluating(Limits::default(), |_, _, _| panic!("on purpose"));
+    let (router, metrics) = evaluating(ReviewLimits::default(), |_, _, _| panic!("on purpose"));
     let (answer, _) = ask(router, "ClusterClass").await;
     assert_eq!(answer["status"]["code"], 500);
     assert_eq!(metrics.panics.get(), 1);

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -6,10 +8,11 @@ use super::*;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
-use crate::webhook::limits::Limits;
+use crate::webhook::limits::ReviewLimits;
 use crate::webhook::routes::router;
 use engine::admission::AdmissionSettings;
 use engine::topology::testing::Scene;
+use model::wire::review::{API_VERSION, KIND};
 
 const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
                       to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
@@ -18,7 +21,7 @@ async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
     let metrics = Arc::new(Metrics::default());
     let settings = AdmissionSettings { enforce, ..AdmissionSettings::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Scene::new().simulator().facts().clone())));
-    let handler = Arc::new(Handler::new(gatherer, settings, Limits::default(), metrics.clone()));
+    let handler = Arc::new(ReviewHandler::new(gatherer, settings, ReviewLimits::default(), metrics.clone()));
     let request = json!({
         "uid": "u", "operation": operation, "namespace": "ns", "name": "smith",
         "kind": {"group": "infrastructure.cluster.x-k8s.io", "version": "v1beta1", "kind": "ForgeMachineTemplate"},

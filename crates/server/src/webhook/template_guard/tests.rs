@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubernetes::scripted::{Answer, Script};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 use engine::topology::testing::Scene;
 use model::hub::Cluster;
 use model::world::{Record, Scope};
@@ -128,10 +128,10 @@ async fn everything_can_be_deleted_in_a_namespace_that_is_being_deleted() {
     let namespace = |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     let review = review_of("ForgeMachineTemplate", "smith", &json!({}));
     for (answer, want) in [
-        (Answer::ok(namespace(json!({"name": "ns", "deletionTimestamp": TIME}))), None),
-        (Answer::error(404, "NotFound"), None),
-        (Answer::ok(namespace(json!({"name": "ns"}))), Some(DENIED)),
-        (Answer::error(403, "Forbidden"), Some(DENIED)),
+        (ScriptedAnswer::ok(namespace(json!({"name": "ns", "deletionTimestamp": TIME}))), None),
+        (ScriptedAnswer::error(404, "NotFound"), None),
+        (ScriptedAnswer::ok(namespace(json!({"name": "ns"}))), Some(DENIED)),
+        (ScriptedAnswer::error(403, "Forbidden"), Some(DENIED)),
     ] {
         let script = Script::default();
         script.get("/api/v1/namespaces/ns", &[], answer);

@@ -8,10 +8,10 @@ fn brain() -> String {
 }
 
 /// An existing control plane with these labels.
-fn existing(version: &str, labels: Value) -> Answer {
+fn existing(version: &str, labels: Value) -> ScriptedAnswer {
     let metadata =
         json!({"namespace": "ns", "name": "brain", "uid": "old", "resourceVersion": version, "labels": labels});
-    Answer::ok(json!({"metadata": metadata}))
+    ScriptedAnswer::ok(json!({"metadata": metadata}))
 }
 
 fn create_brain(script: &Script) -> impl Future<Output = AppliedPlan> {
@@ -22,7 +22,7 @@ fn create_brain(script: &Script) -> impl Future<Output = AppliedPlan> {
 fn collision() -> Script {
     let script = Script::default();
     let words = ["fieldManager=capi-topology", "force=true", "\"resourceVersion\":\"1\""];
-    script.expect(&Method::PATCH, &brain(), &words, Answer::error(409, "Conflict"));
+    script.expect(&Method::PATCH, &brain(), &words, ScriptedAnswer::error(409, "Conflict"));
     script
 }
 
@@ -35,7 +35,7 @@ async fn an_object_that_exists_is_adopted_in_the_version_that_was_read() {
         &Method::PATCH,
         &brain(),
         &["\"uid\":\"old\"", "\"resourceVersion\":\"20\""],
-        Answer::error(409, "Conflict"),
+        ScriptedAnswer::error(409, "Conflict"),
     );
     // Another client has changed it since.
     script.get(&brain(), &[], existing("21", mine()));
@@ -59,7 +59,7 @@ async fn an_object_of_another_owner_is_not_written() {
     // An object that gets another owner between two attempts is left to it.
     let script = collision();
     script.get(&brain(), &[], existing("20", json!({})));
-    script.expect(&Method::PATCH, &brain(), &[], Answer::error(409, "Conflict"));
+    script.expect(&Method::PATCH, &brain(), &[], ScriptedAnswer::error(409, "Conflict"));
     script.get(&brain(), &[], existing("21", json!({label::CLUSTER_NAME: "other"})));
     assert!(create_brain(&script).await.error.unwrap().to_string().contains("\"other\""));
 }
@@ -70,9 +70,9 @@ async fn templates_for_what_cannot_be_created_are_deleted_again() {
     let cells = format!("{INFRASTRUCTURE}/forgemachinetemplates/cells");
     let script = Script::default();
     script.applies(&cells, written("cells"));
-    script.expect(&Method::PATCH, &brain(), &[], Answer::error(409, "Conflict"));
+    script.expect(&Method::PATCH, &brain(), &[], ScriptedAnswer::error(409, "Conflict"));
     script.get(&brain(), &[], existing("20", json!({label::CLUSTER_NAME: "other"})));
-    script.deletes(&cells, "uid-of-cells", Answer::ok(json!({}))).hears(1);
+    script.deletes(&cells, "uid-of-cells", ScriptedAnswer::ok(json!({}))).hears(1);
     let steps = vec![create(TopologyPart::ControlPlaneMachines, "cells"), create(TopologyPart::ControlPlane, "brain")];
     assert!(carry_out(&script, steps).await.error.is_some());
 }
@@ -80,13 +80,13 @@ async fn templates_for_what_cannot_be_created_are_deleted_again() {
 #[tokio::test]
 async fn an_object_that_went_meanwhile_is_created_by_the_next_run() {
     let script = collision();
-    script.get(&brain(), &[], Answer::error(404, "NotFound"));
+    script.get(&brain(), &[], ScriptedAnswer::error(404, "NotFound"));
     assert!(create_brain(&script).await.error.unwrap().is_conflict());
     // So is one that changes all the time.
     let script = collision();
     for _ in 0..5 {
         script.get(&brain(), &[], existing("20", json!({})));
-        script.expect(&Method::PATCH, &brain(), &[], Answer::error(409, "Conflict"));
+        script.expect(&Method::PATCH, &brain(), &[], ScriptedAnswer::error(409, "Conflict"));
     }
     assert!(create_brain(&script).await.error.unwrap().is_conflict());
 }
@@ -96,10 +96,10 @@ async fn a_replacement_of_a_template_is_a_new_object_as_well() {
     // ROT-05, ROT-12
     let cells = format!("{INFRASTRUCTURE}/forgemachinetemplates/cells");
     let script = Script::default();
-    script.expect(&Method::PATCH, &cells, &["\"resourceVersion\":\"1\""], Answer::error(409, "Conflict"));
+    script.expect(&Method::PATCH, &cells, &["\"resourceVersion\":\"1\""], ScriptedAnswer::error(409, "Conflict"));
     let other_set = json!({label::CLUSTER_NAME: "blade", label::DEPLOYMENT_NAME: "md"});
     let found = json!({"metadata": {"namespace": "ns", "name": "cells", "uid": "u", "resourceVersion": "3", "labels": other_set}});
-    script.get(&cells, &[], Answer::ok(found));
+    script.get(&cells, &[], ScriptedAnswer::ok(found));
     let outcome = carry_out(&script, vec![step(StepAction::Rotate, TopologyPart::ControlPlaneMachines, "cells")]).await;
     assert!(outcome.error.unwrap().to_string().contains("belongs to MachineDeployment \"md\" of the same topology"));
     assert!(outcome.rotated.is_empty());

@@ -3,7 +3,7 @@ use tokio::time::sleep;
 
 use super::super::workloads::WorkloadCluster;
 use super::*;
-use crate::kubernetes::scripted::{Answer, Script};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
 fn object(value: Value) -> Object {
     Object::try_from(value).unwrap()
@@ -41,15 +41,15 @@ async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
     let stored = |owners: &Value| {
         let mut stored = Value::from(machine(owners));
         stored["metadata"]["uid"] = json!("made");
-        Answer::ok(stored)
+        ScriptedAnswer::ok(stored)
     };
-    let failing = || Answer::error(504, "Timeout");
+    let failing = || ScriptedAnswer::error(504, "Timeout");
     for (case, answers, is_made) in [
-        ("it was made", vec![Answer::Silence, failing(), stored(&owners)], true),
+        ("it was made", vec![ScriptedAnswer::Silence, failing(), stored(&owners)], true),
         ("it was made before an error", vec![failing(), stored(&owners)], true),
-        ("it was not made", vec![failing(), Answer::error(404, "NotFound")], false),
+        ("it was not made", vec![failing(), ScriptedAnswer::error(404, "NotFound")], false),
         ("it was made by another owner", vec![failing(), stored(&json!([]))], false),
-        ("it was refused", vec![Answer::error(422, "Invalid")], false),
+        ("it was refused", vec![ScriptedAnswer::error(422, "Invalid")], false),
     ] {
         let script = Script::default();
         let (mut answers, one) = (answers.into_iter(), format!("{PATH}/m"));
@@ -57,10 +57,15 @@ async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
         for answer in answers {
             script.get(&one, &[], answer);
         }
-        let (store, _queue) = Store::new(Arc::default());
+        let (store, _queue) = LifecycleStore::new(Arc::default());
         let store = Arc::new(store);
-        let writer =
-            Writer::new(script.client(), store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default());
+        let writer = Writer::new(
+            script.client(),
+            store.clone(),
+            Arc::new(NoWorkloads),
+            ExternalClusters::none(&store),
+            Arc::default(),
+        );
         let write = ObjectWrite::Create { workload: None, objects: vec![machine(&owners)] };
         assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
         assert_eq!(script.left(), 0, "{case}");
@@ -115,10 +120,15 @@ async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
     for is_made in [true, false] {
         let server = SilentServer { is_silent: Arc::new(true.into()), requests: Arc::default() };
         let objects = if is_made { vec![Value::from(machine("m"))] } else { Vec::new() };
-        let (store, _queue) = Store::new(Arc::default());
+        let (store, _queue) = LifecycleStore::new(Arc::default());
         let (store, client) = (Arc::new(store), server.client(objects));
-        let writer =
-            Arc::new(Writer::new(client, store.clone(), Arc::new(NoWorkloads), Followed::none(&store), Arc::default()));
+        let writer = Arc::new(Writer::new(
+            client,
+            store.clone(),
+            Arc::new(NoWorkloads),
+            ExternalClusters::none(&store),
+            Arc::default(),
+        ));
         let started = Instant::now();
         let create = |name: &str| {
             let (writer, write) =
@@ -146,13 +156,13 @@ async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
 
 #[tokio::test]
 async fn a_forgotten_workload_cluster_is_not_made_again() {
-    let (store, _queue) = Store::new(Arc::default());
+    let (store, _queue) = LifecycleStore::new(Arc::default());
     let store = Arc::new(store);
     let writer = Writer::new(
         Script::default().client(),
         store.clone(),
         Arc::new(NoWorkloads),
-        Followed::none(&store),
+        ExternalClusters::none(&store),
         Arc::default(),
     );
     let node = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
@@ -212,8 +222,8 @@ async fn the_control_plane_owns_the_kubeconfig() {
     let existing = format!("{PATH}/c-kubeconfig");
     let (create, replace) = ((Method::POST, PATH), (Method::PATCH, &*existing));
     let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-kubeconfig"}});
-    let (ok, taken) = (|| Answer::ok(made.clone()), || Answer::error(409, "AlreadyExists"));
-    let other = || Answer::error(422, "Invalid");
+    let (ok, taken) = (|| ScriptedAnswer::ok(made.clone()), || ScriptedAnswer::error(409, "AlreadyExists"));
+    let other = || ScriptedAnswer::error(422, "Invalid");
     for (case, control_plane, requests, is_written) in [
         ("new", Some(&plane), vec![(&create, "of-plane", ok())], true),
         ("without a control plane", None, vec![(&create, "of-cluster", ok())], true),
@@ -236,7 +246,7 @@ async fn the_control_plane_owns_the_kubeconfig() {
             false,
         ),
     ] {
-        let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
+        let (script, (store, _queue)) = (Script::default(), LifecycleStore::new(Arc::default()));
         let store = Arc::new(store);
         for object in [Some(&cluster), control_plane].into_iter().flatten() {
             store.wrote(&ObjectId::for_object(object), object.clone());
@@ -244,7 +254,7 @@ async fn the_control_plane_owns_the_kubeconfig() {
         for ((method, path), owner, answer) in requests {
             script.expect(method, path, &[owner], answer);
         }
-        let followed = Followed::none(&store);
+        let followed = ExternalClusters::none(&store);
         let writer = Writer::new(script.client(), store, Arc::new(NoWorkloads), followed, Arc::default());
         let written = writer.publish(&key, "k").await;
         assert_eq!(written.is_ok(), is_written, "{case}: {written:?}");
@@ -282,10 +292,15 @@ async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
         }
     });
     let workloads = Arc::new(OneWorkload(kube::Client::new(service, "default")));
-    let (store, _queue) = Store::new(Arc::default());
+    let (store, _queue) = LifecycleStore::new(Arc::default());
     let (store, cluster) = (Arc::new(store), ObjectKey::new("ns", "c"));
-    let writer =
-        Writer::new(Script::default().client(), store.clone(), workloads, Followed::none(&store), Arc::default());
+    let writer = Writer::new(
+        Script::default().client(),
+        store.clone(),
+        workloads,
+        ExternalClusters::none(&store),
+        Arc::default(),
+    );
     let pods = ["a", "b", "c", "d"].map(|name| {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name}});
         Arc::new(object(pod))
@@ -348,7 +363,7 @@ async fn an_object_that_is_not_found_is_read_again() {
     let mut changed = Object::clone(&machine);
     machines::lifecycle::set_field(&mut changed, "spec.version", json!("v1.33.0"));
     let cluster = ObjectKey::new("ns", "c");
-    let missing = || Answer::error(404, "NotFound");
+    let missing = || ScriptedAnswer::error(404, "NotFound");
     let update = || ObjectWrite::Update { workload: None, before: machine.clone(), after: changed.clone() };
     let evict = || ObjectWrite::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None };
     let eviction = format!("{POD}/eviction");
@@ -363,11 +378,11 @@ async fn an_object_that_is_not_found_is_read_again() {
             update(),
             (Method::PATCH, MACHINE),
             MACHINE,
-            Answer::ok(Value::from(Object::clone(&machine))),
+            ScriptedAnswer::ok(Value::from(Object::clone(&machine))),
             true,
         ),
     ] {
-        let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
+        let (script, (store, _queue)) = (Script::default(), LifecycleStore::new(Arc::default()));
         script.expect(&method, path, &[], missing());
         script.get(read, &[], found);
         let store = Arc::new(store);
@@ -375,7 +390,8 @@ async fn an_object_that_is_not_found_is_read_again() {
             store.seen(id, Object::clone(object));
         }
         let workloads = Arc::new(OneWorkload(script.client()));
-        let writer = Writer::new(script.client(), store.clone(), workloads, Followed::none(&store), Arc::default());
+        let writer =
+            Writer::new(script.client(), store.clone(), workloads, ExternalClusters::none(&store), Arc::default());
         let error = writer.write(vec![write]).await.unwrap_err();
         assert_eq!(script.left(), 0, "{case}");
         assert_eq!(store.with(|objects| objects.get(id).is_some()), is_stored, "{case}");

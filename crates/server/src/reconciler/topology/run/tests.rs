@@ -8,12 +8,12 @@ use model::hub::{ClusterClass, Metadata};
 use model::world::{Facts, PatchCall, PatchHook};
 
 /// A reconciler whose API server is asked nothing.
-fn reconciler() -> Reconciler {
+fn reconciler() -> TopologyReconciler {
     let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
     let candidacy = Candidacy::new("ns", "lease", Duration::from_secs(15));
-    let managed = Arc::new(Managed::new(client.clone(), None, metrics.clone(), |_| {}));
+    let managed = Arc::new(ManagedObjects::new(client.clone(), None, metrics.clone(), |_| {}));
     let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
-    Reconciler {
+    TopologyReconciler {
         leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
         writer: client.clone(),
         cache: Arc::new(Cache::new(Facts::default())),
@@ -97,7 +97,7 @@ async fn nothing_is_concluded_without_the_caches() {
     let findings = reconciler.roll_out(&cluster, Arc::new(raw)).await;
     assert!(!findings.unlisted.is_empty(), "{:?}", findings.error);
     let outcome = reconciler.conclude(&cluster.metadata.key(), &cluster, findings).await;
-    assert!(matches!(&outcome, Err(RunError::Unlisted(unlisted)) if !unlisted.is_empty()), "{outcome:?}");
+    assert!(matches!(&outcome, Err(TopologyRunError::Unlisted(unlisted)) if !unlisted.is_empty()), "{outcome:?}");
 }
 
 /// Calls one extension after the other, as each has answered; returns how many there are.

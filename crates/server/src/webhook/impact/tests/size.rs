@@ -5,16 +5,16 @@ use schema::budget::Lease;
 
 const CLUSTER: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
 
-fn limited_to(scene: &Scene, computation_limit: usize) -> Arc<Handler> {
+fn limited_to(scene: &Scene, computation_limit: usize) -> Arc<ReviewHandler> {
     let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
     let settings = AdmissionSettings { computation_limit, ..AdmissionSettings::default() };
-    Arc::new(Handler::new(Gatherer::new(cache), settings, patient(), Arc::new(Metrics::default())))
+    Arc::new(ReviewHandler::new(Gatherer::new(cache), settings, patient(), Arc::new(Metrics::default())))
 }
 
-fn with_memory(scene: &Scene, limits: Limits, memory: &Arc<MemoryPool>) -> Arc<Handler> {
+fn with_memory(scene: &Scene, limits: ReviewLimits, memory: &Arc<MemoryPool>) -> Arc<ReviewHandler> {
     let cache = Arc::new(Cache::new(scene.simulator().facts().clone()));
     let handler =
-        Handler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
+        ReviewHandler::new(Gatherer::new(cache), AdmissionSettings::default(), limits, Arc::new(Metrics::default()));
     Arc::new(handler.with_memory(memory.clone()))
 }
 
@@ -80,12 +80,12 @@ async fn a_number_is_not_known_while_others_use_the_memory() {
     assert_eq!(answer["warnings"][0], "replaces 4 machines in 1 of 1 Cluster (class ns/forge)");
     assert_eq!(memory.used(), 0);
     let others: Vec<Lease> = std::iter::from_fn(|| memory.request(64 << 10).try_take()).collect();
-    let hasty = Limits { impact: Duration::from_millis(200), ..patient() };
+    let hasty = ReviewLimits { impact: Duration::from_millis(200), ..patient() };
     let answer = of_class(&with_memory(&before, hasty, &memory), &before, &after).await;
     let said = answer["warnings"][0].as_str().unwrap();
     assert!(answer["allowed"] == true && said.starts_with("the number of replaced machines is not known: "), "{said}");
     // A ceiling waits longer, and counts all machines then.
-    let held = Limits { max_replaced_machines: Some(3), time: Duration::from_secs(2), ..hasty };
+    let held = ReviewLimits { max_replaced_machines: Some(3), time: Duration::from_secs(2), ..hasty };
     let rolled_out = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "blade-x"});
     let before = before.at("Cluster", "/spec/infrastructureRef", rolled_out);
     let answer = of_class(&with_memory(&before, held, &memory), &before, &after).await;

@@ -1,4 +1,4 @@
-//! What is around an object of a provider: read when it changes.
+//! The related objects of an object of a provider, which are read when it changes.
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
@@ -11,7 +11,7 @@ use model::hub::naming::to_label_value;
 use model::hub::{GROUP, Object, ObjectKey, label, version_of};
 use server::kubernetes::address::Resource;
 
-/// Reads what is around an object; what cannot be read is not known.
+/// Reads the related objects of an object; unreadable ones are unknown.
 pub(super) async fn look_around(client: &kube::Client, role: ProviderRole, object: &Object) -> RelatedObjects {
     let namespace = object.namespace();
     let name = object.label(label::CLUSTER_NAME).map(str::to_owned).or_else(|| owner(object, &["Cluster"]));
@@ -43,7 +43,7 @@ pub(super) async fn look_around(client: &kube::Client, role: ProviderRole, objec
     around
 }
 
-/// Whether a text from an object can be a name, and so a part of a path or of a selector.
+/// Whether a text from an object can be a name, and so a segment of a path or a part of a selector.
 fn is_name(client: &kube::Client, namespace: &str, text: &str) -> bool {
     let key = ObjectKey::new(namespace, text);
     Resource::known("", "v1", "Secret").one::<DynamicObject>(client.clone(), &key).is_ok()
@@ -83,7 +83,7 @@ async fn machines(client: &kube::Client, control_plane: &Object, cluster: &str) 
     Some(objects.filter(|machine| is_controlled_by(machine, control_plane)).collect())
 }
 
-/// How many objects of the kind that a pool names have the labels of the Cluster and of the MachinePool.
+/// The number of objects of the kind of a pool with the labels of the Cluster and of the MachinePool.
 async fn instances(client: &kube::Client, pool: &Object, cluster: &str) -> Option<usize> {
     let kind = pool.at("status.infrastructureMachineKind").and_then(Value::as_str).filter(|kind| !kind.is_empty())?;
     let resource = Resource::new(pool.group(), version_of(pool.api_version()), kind).ok()?;

@@ -1,11 +1,11 @@
 //! `check-provider --live`: follows objects of a running provider.
 //!
 //! ```text
-//! watch ─► change of an object ─┬─► surroundings.rs: its Cluster, its owner, its Machines
+//! watch ─► change of an object ─┬─► related_objects.rs: its Cluster, its owner, its Machines
 //!                               └─► provider_contract::behavior: rules kept and broken ─► a line each ─► totals
 //! ```
 
-mod surroundings;
+mod related_objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -18,9 +18,9 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
 
-use self::surroundings::look_around;
-use crate::cli::args::{CheckProvider, KindAndName, Output};
-use crate::cli::live::{Connection, list};
+use self::related_objects::look_around;
+use crate::cli::args::{CheckProviderArgs, KindAndName, OutputFormat};
+use crate::cli::live::{ClusterConnection, list};
 use crate::cli::output::{self, Text};
 use machines::provider_contract::behavior::{ObservedChange, RelatedObjects, RuleVerdict, check_change, shown};
 use machines::provider_contract::{Level, ProviderRole, order};
@@ -30,12 +30,12 @@ use model::hub::{Object, ObjectKey};
 use schema::field::{counted, enumerated};
 use server::kubernetes::address::Resource;
 
-/// Follows objects until they are gone, the time is over, or a signal comes.
-pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitCode> {
-    let connection = Connection::open(options.kubeconfig.as_deref())?;
+/// Follows objects until they are deleted, the time is over, or a signal arrives.
+pub(super) fn run(wanted: &KindAndName, options: &CheckProviderArgs) -> Result<ExitCode> {
+    let connection = ClusterConnection::open(options.kubeconfig.as_deref())?;
     connection.block_on(async {
-        let target = Target::find(wanted, options, &connection.client()).await?;
-        let mut following = Following::new(connection.client(), target, options.output);
+        let target = ObservedKind::find(wanted, options, &connection.client()).await?;
+        let mut following = ProviderObserver::new(connection.client(), target, options.output);
         let lasts = async {
             match options.lasts {
                 Some(lasts) => tokio::time::sleep(lasts).await,
@@ -51,8 +51,8 @@ pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitC
     })
 }
 
-/// What is followed.
-struct Target {
+/// The kind that is followed, or one object of it.
+struct ObservedKind {
     kind: String,
     role: ProviderRole,
     contract: Contract,
@@ -62,14 +62,14 @@ struct Target {
     namespace: Option<String>,
 }
 
-impl Target {
+impl ObservedKind {
     /// Finds the kind among the definitions of the cluster.
-    async fn find(wanted: &KindAndName, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
+    async fn find(wanted: &KindAndName, options: &CheckProviderArgs, client: &kube::Client) -> Result<Self> {
         let KindAndName { kind, name } = wanted;
         let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let all = list(client, &resource, None).await.context("cannot list CustomResourceDefinitions")?;
-        let of_providers: Vec<Provided<'_>> = all.iter().filter_map(Provided::of).collect();
-        let found: Vec<&Provided<'_>> = of_providers.iter().filter(|one| one.is_called(kind)).collect();
+        let of_providers: Vec<ProviderKind<'_>> = all.iter().filter_map(ProviderKind::from_definition).collect();
+        let found: Vec<&ProviderKind<'_>> = of_providers.iter().filter(|one| one.is_called(kind)).collect();
         let provided = match *found {
             [provided] => provided,
             [] if of_providers.is_empty() => {
@@ -88,7 +88,7 @@ impl Target {
             }
         };
         let by_name = name.as_ref().map(|_| "default".to_owned());
-        Ok(Target {
+        Ok(ObservedKind {
             role: provided.role,
             contract: provided.contract,
             resource: Resource::new(provided.group, &provided.version, provided.kind)?,
@@ -100,7 +100,7 @@ impl Target {
 }
 
 /// A kind of a provider.
-struct Provided<'a> {
+struct ProviderKind<'a> {
     name: &'a str,
     group: &'a str,
     kind: &'a str,
@@ -110,9 +110,9 @@ struct Provided<'a> {
     version: String,
 }
 
-impl<'a> Provided<'a> {
-    /// The kind of a definition; nothing for one that no contract is about, or that names none.
-    fn of(definition: &'a Value) -> Option<Self> {
+impl<'a> ProviderKind<'a> {
+    /// The kind of a definition; `None` for one without a contract.
+    fn from_definition(definition: &'a Value) -> Option<Self> {
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
         let labels = definition.pointer("/metadata/labels").and_then(Value::as_object)?;
@@ -121,7 +121,7 @@ impl<'a> Provided<'a> {
         let (contract, version) = chosen(&labels)?;
         let contract = if contract == "v1beta1" { Contract::V1Beta1 } else { Contract::V1Beta2 };
         let (role, version) = (ProviderRole::for_kind(group, kind)?, version.to_owned());
-        Some(Provided { name: text("/metadata/name"), group, kind, definition, role, contract, version })
+        Some(ProviderKind { name: text("/metadata/name"), group, kind, definition, role, contract, version })
     }
 
     /// Whether it has this kind, resource or full name, as kubectl reads it.
@@ -133,18 +133,18 @@ impl<'a> Provided<'a> {
     }
 }
 
-/// An object with its surroundings.
-struct Known {
+/// An object with its related objects.
+struct KnownObject {
     object: Object,
     around: RelatedObjects,
 }
 
 /// The objects, and the counts of the rules.
-struct Following {
+struct ProviderObserver {
     client: kube::Client,
-    target: Target,
-    output: Output,
-    known: BTreeMap<ObjectKey, Known>,
+    target: ObservedKind,
+    output: OutputFormat,
+    known: BTreeMap<ObjectKey, KnownObject>,
     /// How often each rule was kept and broken.
     counts: BTreeMap<&'static str, [usize; 2]>,
     errors: usize,
@@ -152,13 +152,13 @@ struct Following {
     steps: usize,
 }
 
-impl Following {
-    fn new(client: kube::Client, target: Target, output: Output) -> Self {
+impl ProviderObserver {
+    fn new(client: kube::Client, target: ObservedKind, output: OutputFormat) -> Self {
         let (known, counts) = (BTreeMap::new(), BTreeMap::new());
-        Following { client, target, output, known, counts, errors: 0, warnings: 0, steps: 0 }
+        ProviderObserver { client, target, output, known, counts, errors: 0, warnings: 0, steps: 0 }
     }
 
-    /// Reports changes until the one object is gone.
+    /// Reports changes; ends when the one object is deleted.
     async fn follow(&mut self) -> Result<()> {
         let api: Api<DynamicObject> =
             self.target.resource.api(self.client.clone(), self.target.namespace.as_deref())?;
@@ -185,19 +185,19 @@ impl Following {
                     // Changes from before the start are unknown.
                     match is_first && !self.known.contains_key(&object.key()) {
                         true => self.remember(object).await,
-                        false => self.there(object).await?,
+                        false => self.update(object).await?,
                     }
                 }
                 Event::InitDone => {
                     if std::mem::take(&mut is_first) {
-                        self.greet()?;
+                        self.print_start()?;
                     }
                     let gone: Vec<ObjectKey> = self.known.keys().filter(|key| !listed.contains(key)).cloned().collect();
                     for key in gone {
                         self.gone(&key).await?;
                     }
                 }
-                Event::Apply(object) => self.there(whole(object)?).await?,
+                Event::Apply(object) => self.update(whole(object)?).await?,
                 Event::Delete(object) => {
                     let key = whole(object)?.key();
                     self.gone(&key).await?;
@@ -209,8 +209,8 @@ impl Following {
         }
     }
 
-    fn greet(&self) -> Result<()> {
-        let Target { kind, role, name, .. } = &self.target;
+    fn print_start(&self) -> Result<()> {
+        let ObservedKind { kind, role, name, .. } = &self.target;
         let which = match name {
             Some(name) if self.known.is_empty() => format!("{kind} {name}, which is not there yet"),
             Some(name) => format!("{kind} {name}"),
@@ -221,24 +221,25 @@ impl Following {
 
     async fn remember(&mut self, object: Object) {
         let around = look_around(&self.client, self.target.role, &object).await;
-        self.known.insert(object.key(), Known { object, around });
+        self.known.insert(object.key(), KnownObject { object, around });
     }
 
-    async fn there(&mut self, object: Object) -> Result<()> {
+    async fn update(&mut self, object: Object) -> Result<()> {
         let key = object.key();
         // Another object of that name has nothing to do with the one before it.
         if self.known.get(&key).is_some_and(|known| known.object.uid() != object.uid()) {
             self.gone(&key).await?;
         }
         let before = self.known.remove(&key);
-        let same = |known: &Known| known.object.at("metadata.resourceVersion") == object.at("metadata.resourceVersion");
+        let same =
+            |known: &KnownObject| known.object.at("metadata.resourceVersion") == object.at("metadata.resourceVersion");
         let is_same = before.as_ref().is_some_and(same);
         let around = look_around(&self.client, self.target.role, &object).await;
         if !is_same {
             let what = if before.is_some() { "changed" } else { "created" };
             self.report(&key, what, before.as_ref(), Some(&object), &around)?;
         }
-        self.known.insert(key, Known { object, around });
+        self.known.insert(key, KnownObject { object, around });
         Ok(())
     }
 
@@ -252,19 +253,19 @@ impl Following {
         &mut self,
         key: &ObjectKey,
         what: &str,
-        before: Option<&Known>,
+        before: Option<&KnownObject>,
         after: Option<&Object>,
         now: &RelatedObjects,
     ) -> Result<()> {
-        let Target { role, contract, .. } = self.target;
+        let ObservedKind { role, contract, .. } = self.target;
         let surroundings = [before.map_or(now, |known| &known.around), now];
         let before = before.map(|known| &known.object);
         let verdicts = check_change(&ObservedChange { role, contract, before, after, surroundings });
-        self.tell(key, what, &verdicts)
+        self.print_change(key, what, &verdicts)
     }
 
-    /// Prints a change, and counts what it says.
-    fn tell(&mut self, key: &ObjectKey, what: &str, verdicts: &[RuleVerdict]) -> Result<()> {
+    /// Prints a change, and counts its verdicts.
+    fn print_change(&mut self, key: &ObjectKey, what: &str, verdicts: &[RuleVerdict]) -> Result<()> {
         self.steps += 1;
         for verdict in verdicts {
             let count = self.counts.entry(verdict.rule).or_default();
@@ -283,8 +284,8 @@ impl Following {
         }
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         match self.output {
-            Output::Text => output::text(&text(&self.target.kind, key, &now, what, verdicts))?,
-            Output::Json => {
+            OutputFormat::Text => output::text(&text(&self.target.kind, key, &now, what, verdicts))?,
+            OutputFormat::Json => {
                 let verdicts: Vec<_> = verdicts.iter().map(row).collect();
                 let (kind, key) = (&self.target.kind, key.to_string());
                 let line = json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts});
@@ -302,9 +303,9 @@ impl Following {
         rules
     }
 
-    /// The rules that a change could have shown as kept, and none was about.
+    /// The rules that no change exercised, although one could have.
     fn unseen(&self) -> Vec<&'static str> {
-        let Target { role, contract, .. } = self.target;
+        let ObservedKind { role, contract, .. } = self.target;
         shown(role, contract).iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect()
     }
 
@@ -313,12 +314,12 @@ impl Following {
         let [kept, broken] = [0, 1].map(|which| self.counted_rules(which));
         let unseen = self.unseen();
         match self.output {
-            Output::Json => {
+            OutputFormat::Json => {
                 let line = json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
                     "kept": kept, "broken": broken, "notSeen": unseen});
                 output::data(&format!("{line}\n"))?;
             }
-            Output::Text => {
+            OutputFormat::Text => {
                 let (errors, warnings) = (counted(self.errors, "error"), counted(self.warnings, "warning"));
                 let mut text = Text::default();
                 text.line(format_args!("{}, {errors}, {warnings}", counted(self.steps, "change")));
@@ -335,7 +336,7 @@ impl Following {
     }
 }
 
-/// A change, and what it says.
+/// A change with its verdicts.
 fn text(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[RuleVerdict]) -> Text {
     let mut text = Text::default();
     text.line(format_args!("{now} {kind} {key}: {what}"));
@@ -358,7 +359,7 @@ fn row(verdict: &RuleVerdict) -> Value {
         "wayOut": way_out})
 }
 
-/// The object as others read it.
+/// The object in the form that rules read.
 fn whole(object: DynamicObject) -> Result<Object> {
     let mut value = serde_json::to_value(object)?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

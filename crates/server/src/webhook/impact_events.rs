@@ -1,7 +1,7 @@
 //! Events on classes whose edits do something to machines.
 //!
-//! A review writes nothing, and does not see whether its edit is stored. So the event is written when the watch shows the class as
-//! the review has seen it, and never if it does not.
+//! A review writes nothing, and does not see whether its edit is stored. So the event is written when the watch shows
+//! the class as the review has seen it, and never if it does not.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,56 +11,56 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::events::{EventReason, QueuedEvent, Recorder};
 use engine::impact::Impact;
 use model::hub::{ClusterClass, GROUP, Kind, ObjectRef};
 use model::wire::WireVersion;
 use model::world::Found;
 
-/// Who reports the events.
+/// The reporting controller of the events.
 const REPORTER: &str = "topologist";
-const REPLACES: Reason = Reason::normal("MachinesAffected");
-const BREAKS: Reason = Reason::warning("TopologyBroken");
-/// How long an edit may take from its review to the watch.
+const REPLACES: EventReason = EventReason::normal("MachinesAffected");
+const BREAKS: EventReason = EventReason::warning("TopologyBroken");
+/// Maximum time from the review of an edit to its appearance in the watch.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many edits may be on their way at a time; the classes of others get no event.
+/// Maximum number of edits that wait for the watch; classes of further edits get no event.
 const EDITS: usize = 16;
 
-/// What an event says of an edit.
+/// The content of an event about an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Announcement {
+pub(super) struct ImpactEvent {
     message: String,
     breaks: bool,
 }
 
-impl Announcement {
-    /// The announcement of an impact; `None` when no machine goes.
-    pub(super) fn of(impact: &Impact) -> Option<Self> {
+impl ImpactEvent {
+    /// The event about an impact; `None` when it replaces or removes no machine.
+    pub(super) fn from_impact(impact: &Impact) -> Option<Self> {
         let warnings: Vec<_> = impact.warnings().into_iter().map(|warning| warning.text).collect();
-        (!warnings.is_empty()).then(|| Announcement { message: warnings.join("; "), breaks: impact.failing > 0 })
+        (!warnings.is_empty()).then(|| ImpactEvent { message: warnings.join("; "), breaks: impact.failing > 0 })
     }
 }
 
 /// Writes events on classes.
-pub(super) struct Announcer {
+pub(super) struct ImpactEventWriter {
     recorder: Recorder,
     cache: Arc<Cache>,
     places: Arc<Semaphore>,
 }
 
-impl fmt::Debug for Announcer {
+impl fmt::Debug for ImpactEventWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Announcer")
     }
 }
 
-impl Announcer {
+impl ImpactEventWriter {
     pub(super) fn new(client: kube::Client, cache: Arc<Cache>) -> Self {
-        Announcer { recorder: Recorder::new(client, REPORTER), cache, places: Arc::new(Semaphore::new(EDITS)) }
+        ImpactEventWriter { recorder: Recorder::new(client, REPORTER), cache, places: Arc::new(Semaphore::new(EDITS)) }
     }
 
-    /// Writes the event of an edit once the class is stored as `reviewed`, if that is soon.
-    pub(super) fn announce(self: &Arc<Self>, reviewed: Arc<ClusterClass>, announcement: Announcement) {
+    /// Writes the event of an edit when the watch shows the class as `reviewed`; gives up after [`PATIENCE`].
+    pub(super) fn write_when_stored(self: &Arc<Self>, reviewed: Arc<ClusterClass>, announcement: ImpactEvent) {
         let Ok(place) = self.places.clone().try_acquire_owned() else { return };
         let this = self.clone();
         tokio::spawn(async move {
@@ -91,7 +91,7 @@ impl Announcer {
     }
 }
 
-fn event(class: &ClusterClass, Announcement { message, breaks }: Announcement) -> QueuedEvent {
+fn event(class: &ClusterClass, ImpactEvent { message, breaks }: ImpactEvent) -> QueuedEvent {
     let api_version = format!("{GROUP}/{}", WireVersion::V1Beta2.name());
     let object = ObjectRef::new(api_version, Kind::ClusterClass.name(), class.metadata.key());
     QueuedEvent::now(&object, &class.metadata.uid, if breaks { BREAKS } else { REPLACES }, message)

@@ -1,11 +1,12 @@
-//! Workload clusters whose control plane another controller runs (MA-2.6, MA-8.1, MA-8.2, MA-27.12).
+//! Workload clusters with an external control plane (MA-2.6, MA-8.1, MA-8.2, MA-27.12).
 //!
 //! ```text
 //! Secret <cluster>-kubeconfig ─► probe, every 10 s ─► the same kubeconfig: connected while an answer is less than 50 s old
 //!                                     └─► another one: new watches; connected when all kinds are listed
 //! ```
 //!
-//! The owner of a Cluster controls this server: requests are bounded (DEC-40), and so is what it shows. Nothing is published.
+//! The owner of a Cluster controls this server: requests and the size of its objects are bounded (DEC-40). Nothing is
+//! published.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -19,71 +20,74 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
-use super::kind_watch::{MOST, Report, Sizes};
-use super::store::{Following, Store};
+use super::kind_watch::{MOST, ObjectSizes, WatchProgress};
+use super::store::{ConnectionChange, LifecycleStore};
 use super::watches::{OF_WORKLOADS, follow_workload};
 use crate::kubernetes::bounded::Bounded;
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::workload::{Link, Workloads};
+use crate::kubernetes::workload::{WorkloadLink, Workloads};
 use crate::telemetry::metrics::Metrics;
 use model::hub::ObjectKey;
 
-/// How often a cluster is asked whether it answers, and whether its Secret has changed.
+/// Interval of probes of a cluster and its Secret.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The first wait after a failure without a connection; each further one is twice as long, up to `LONGEST`.
+/// The first delay after a failure without a connection; it doubles each time, up to `LONGEST`.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// How long a connection counts after the last answer (MA-27.12).
+/// Time after the last response for which a cluster counts as connected (MA-27.12).
 const GRACE: Duration = Duration::from_secs(50);
-/// How long the first lists of all kinds may take together.
+/// Timeout of the first lists of all kinds.
 const LISTING: Duration = Duration::from_mins(1);
-/// How long a cluster whose objects exceed `MOST` is left alone.
+/// Delay before the next attempt on a cluster whose objects exceed `MOST`.
 const LEFT_ALONE: Duration = Duration::from_mins(5);
-/// How many reports of watches may wait.
+/// Capacity of the channel for reports of watches.
 const REPORTS: usize = 64;
 
-/// The workload clusters that are followed. Their watches end with this.
-pub(super) struct Followed {
-    shared: Arc<Shared>,
-    running: Mutex<HashMap<ObjectKey, Running>>,
+/// The followed workload clusters. Dropping it ends their watches.
+pub(super) struct ExternalClusters {
+    shared: Arc<FollowerContext>,
+    running: Mutex<HashMap<ObjectKey, RunningFollower>>,
 }
 
-struct Shared {
+struct FollowerContext {
     workloads: Workloads,
     leadership: Leadership,
-    store: Arc<Store>,
+    store: Arc<LifecycleStore>,
     metrics: Arc<Metrics>,
 }
 
-struct Running {
-    client: Arc<Slot>,
+struct RunningFollower {
+    client: Arc<ClientSlot>,
     _task: JoinSet<()>,
 }
 
 /// The client of a cluster while it is connected.
-type Slot = Mutex<Option<kube::Client>>;
+type ClientSlot = Mutex<Option<kube::Client>>;
 
-impl Followed {
-    /// None yet. `management` reads the Secrets.
+impl ExternalClusters {
+    /// No followed clusters. `management` reads the Secrets.
     pub(super) fn new(
         management: kube::Client,
         leadership: Leadership,
-        store: Arc<Store>,
+        store: Arc<LifecycleStore>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let workloads = Workloads::unbounded(management);
-        Followed { shared: Arc::new(Shared { workloads, leadership, store, metrics }), running: Mutex::default() }
+        ExternalClusters {
+            shared: Arc::new(FollowerContext { workloads, leadership, store, metrics }),
+            running: Mutex::default(),
+        }
     }
 
-    /// Follows a workload cluster, unless that is so already.
+    /// Follows a workload cluster, unless it is followed already.
     pub(super) fn start(&self, cluster: &ObjectKey) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.contains_key(cluster) {
             return;
         }
-        self.shared.store.followed(cluster, Following::Begins);
-        let (client, mut task) = (Arc::<Slot>::default(), JoinSet::new());
-        let follower = Follower {
+        self.shared.store.followed(cluster, ConnectionChange::Begins);
+        let (client, mut task) = (Arc::<ClientSlot>::default(), JoinSet::new());
+        let follower = ClusterFollower {
             shared: self.shared.clone(),
             cluster: cluster.clone(),
             client: client.clone(),
@@ -91,19 +95,19 @@ impl Followed {
             wait: FIRST,
         };
         task.spawn(follower.run());
-        running.insert(cluster.clone(), Running { client, _task: task });
+        running.insert(cluster.clone(), RunningFollower { client, _task: task });
     }
 
-    /// Does not follow it any more, and forgets what is in it.
+    /// Stops following it, and drops its objects.
     pub(super) fn stop(&self, cluster: &ObjectKey) {
         let stopped = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
         if stopped.is_some() {
             self.shared.workloads.forget(cluster);
-            self.shared.store.followed(cluster, Following::Ends);
+            self.shared.store.followed(cluster, ConnectionChange::Ends);
         }
     }
 
-    /// The client of a cluster that is followed; nothing if it is not followed.
+    /// The client of a followed cluster; `None` if it is not followed.
     pub(super) fn client(&self, cluster: &ObjectKey) -> Option<Result<kube::Client, String>> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let client = running.get(cluster)?.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -112,37 +116,37 @@ impl Followed {
 }
 
 /// Follows one workload cluster.
-struct Follower {
-    shared: Arc<Shared>,
+struct ClusterFollower {
+    shared: Arc<FollowerContext>,
     cluster: ObjectKey,
-    client: Arc<Slot>,
-    connection: Option<Connection>,
+    client: Arc<ClientSlot>,
+    connection: Option<WorkloadConnection>,
     /// After the next failure.
     wait: Duration,
 }
 
-/// The watches of a workload cluster, which end with this.
-struct Connection {
+/// The watches of a workload cluster. Dropping it ends them.
+struct WorkloadConnection {
     kubeconfig: Arc<[u8]>,
     bounded: Bounded,
     /// Kinds, and what their watches report.
-    reports: mpsc::Receiver<(&'static str, Report)>,
+    reports: mpsc::Receiver<(&'static str, WatchProgress)>,
     /// Since when watches fail.
     failing: HashMap<&'static str, (Instant, String)>,
     answered: Instant,
     _watches: JoinSet<()>,
 }
 
-impl Follower {
+impl ClusterFollower {
     async fn run(mut self) {
         loop {
-            let pause = self.turn().await;
+            let pause = self.probe().await;
             self.pause(pause).await;
         }
     }
 
-    /// Asks once, and says when to ask again.
-    async fn turn(&mut self) -> Duration {
+    /// Probes once; returns the delay before the next probe.
+    async fn probe(&mut self) -> Duration {
         let link = match self.shared.workloads.probe(&self.cluster).await {
             Ok(link) => link,
             Err(error) => {
@@ -152,8 +156,8 @@ impl Follower {
                     (false, _) => PERIOD,
                     // The failure before says more.
                     (true, true) if self.connection.is_none() => self.longer(),
-                    (true, true) => self.lose("it does not answer".to_owned()),
-                    (true, false) => self.lose(error.to_string()),
+                    (true, true) => self.disconnect("it does not answer".to_owned()),
+                    (true, false) => self.disconnect(error.to_string()),
                 };
             }
         };
@@ -162,7 +166,7 @@ impl Follower {
                 connection.answered = Instant::now();
                 connection.bounded.answered();
                 match connection.stale() {
-                    Some(problem) => self.lose(problem),
+                    Some(problem) => self.disconnect(problem),
                     None => PERIOD,
                 }
             }
@@ -170,14 +174,14 @@ impl Follower {
         }
     }
 
-    /// Waits for the next turn; a cluster that shows too much is left alone for longer.
+    /// Waits for the next probe; longer if the objects of the cluster exceed the limit.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         loop {
             let Some(connection) = &mut self.connection else { return tokio::time::sleep_until(until).await };
             match timeout_at(until, connection.reports.recv()).await {
-                Ok(Some((_, Report::TooMuch))) => {
-                    self.lose(too_much());
+                Ok(Some((_, WatchProgress::TooMuch))) => {
+                    self.disconnect(too_much());
                     return sleep(LEFT_ALONE).await;
                 }
                 Ok(Some((kind, report))) => connection.note(kind, report),
@@ -187,33 +191,35 @@ impl Follower {
         }
     }
 
-    /// Watches the cluster anew; it is connected when all kinds are listed, since a drain must see all Pods (MA-10.4).
-    async fn connect(&mut self, link: Link) -> Duration {
+    /// Starts new watches; the cluster is connected when all kinds are listed, since a drain must see all Pods
+    /// (MA-10.4).
+    async fn connect(&mut self, link: WorkloadLink) -> Duration {
         if self.connection.is_some() {
-            self.lose("its kubeconfig has changed".to_owned());
+            self.disconnect("its kubeconfig has changed".to_owned());
         }
-        let mut connection = Connection::open(&self.shared, &self.cluster, link);
+        let mut connection = WorkloadConnection::open(&self.shared, &self.cluster, link);
         let (deadline, mut listed) = (Instant::now() + LISTING, HashSet::new());
         while listed.len() < OF_WORKLOADS.len() {
             match timeout_at(deadline, connection.reports.recv()).await {
-                Ok(Some((kind, Report::Listed))) => {
+                Ok(Some((kind, WatchProgress::Listed))) => {
                     listed.insert(kind);
                     connection.failing.remove(kind);
                 }
-                Ok(Some((_, Report::TooMuch))) => {
+                Ok(Some((_, WatchProgress::TooMuch))) => {
                     drop(connection);
-                    self.lose(too_much());
+                    self.disconnect(too_much());
                     return LEFT_ALONE;
                 }
                 Ok(Some((kind, report))) => {
                     connection.note(kind, report);
                     if let Some((_, problem)) = connection.failing.values().next() {
-                        self.say(problem.clone());
+                        self.report(problem.clone());
                     }
                 }
                 Ok(None) | Err(_) => {
                     let problem = connection.failing.into_values().next().map(|(_, problem)| problem);
-                    return self.lose(problem.unwrap_or_else(|| "its objects cannot be listed in time".to_owned()));
+                    return self
+                        .disconnect(problem.unwrap_or_else(|| "its objects cannot be listed in time".to_owned()));
                 }
             }
         }
@@ -222,23 +228,23 @@ impl Follower {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
         connection.answered = Instant::now();
         self.connection = Some(connection);
-        self.shared.store.followed(&self.cluster, Following::Connected);
+        self.shared.store.followed(&self.cluster, ConnectionChange::Connected);
         info!(cluster = %self.cluster, "Connected to the workload cluster");
         PERIOD
     }
 
-    /// Ends the connection, if there is one, and says why; returns when to try again.
-    fn lose(&mut self, problem: String) -> Duration {
+    /// Closes the connection, if there is one, and reports why; returns the delay before the next attempt.
+    fn disconnect(&mut self, problem: String) -> Duration {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).take();
         if self.connection.take().is_some() {
             warn!(cluster = %self.cluster, problem, "Lost the connection to the workload cluster");
         }
-        self.say(problem);
+        self.report(problem);
         self.longer()
     }
 
-    fn say(&self, problem: String) {
-        self.shared.store.followed(&self.cluster, Following::Disconnected(problem));
+    fn report(&self, problem: String) {
+        self.shared.store.followed(&self.cluster, ConnectionChange::Disconnected(problem));
     }
 
     fn longer(&mut self) -> Duration {
@@ -252,19 +258,19 @@ fn too_much() -> String {
     format!("its objects take more than {} MiB", MOST / 1024 / 1024)
 }
 
-impl Connection {
-    fn open(shared: &Shared, cluster: &ObjectKey, link: Link) -> Self {
+impl WorkloadConnection {
+    fn open(shared: &FollowerContext, cluster: &ObjectKey, link: WorkloadLink) -> Self {
         let bounded = Bounded::new(link.client);
         let (sender, reports) = mpsc::channel(REPORTS);
         let (mut watches, taken) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
         for (group, kind) in OF_WORKLOADS {
-            let (client, sizes) = (bounded.client.clone(), Some(Sizes::new(taken.clone())));
+            let (client, sizes) = (bounded.client.clone(), Some(ObjectSizes::new(taken.clone())));
             let name = format!("{kind} of workload cluster {cluster}");
             let reports = follow_workload(&shared.store, &shared.metrics, cluster, client, (group, kind), name, sizes);
             watches.spawn(forward(kind, reports, sender.clone()));
         }
         let kubeconfig = link.kubeconfig;
-        Connection {
+        WorkloadConnection {
             kubeconfig,
             bounded,
             reports,
@@ -274,42 +280,42 @@ impl Connection {
         }
     }
 
-    fn note(&mut self, kind: &'static str, report: Report) {
+    fn note(&mut self, kind: &'static str, report: WatchProgress) {
         match report {
-            Report::Failed(problem) => {
+            WatchProgress::Failed(problem) => {
                 let now = Instant::now();
                 self.failing.entry(kind).or_insert((now, String::new())).1 = problem;
             }
-            Report::Listed | Report::Alive => drop(self.failing.remove(kind)),
-            Report::TooMuch => {}
+            WatchProgress::Listed | WatchProgress::Alive => drop(self.failing.remove(kind)),
+            WatchProgress::TooMuch => {}
         }
     }
 
-    /// Why what is known is too old, although the server answers.
+    /// Why the watched objects are outdated, although the server responds.
     fn stale(&self) -> Option<String> {
         let mut failing = self.failing.values().filter(|(since, _)| since.elapsed() >= GRACE);
         failing.next().map(|(_, problem)| problem.clone())
     }
 }
 
-/// Passes on what the watch of a kind reports; of the reports that it is alive, only the first one after a failure.
+/// Forwards the reports of the watch of a kind; of the reports that it is alive, only the first one after a failure.
 async fn forward(
     kind: &'static str,
-    reports: impl Stream<Item = Report>,
-    sender: mpsc::Sender<(&'static str, Report)>,
+    reports: impl Stream<Item = WatchProgress>,
+    sender: mpsc::Sender<(&'static str, WatchProgress)>,
 ) {
     let (mut reports, mut is_failing) = (pin!(reports), false);
     while let Some(report) = reports.next().await {
-        if matches!(report, Report::Alive) && !is_failing {
+        if matches!(report, WatchProgress::Alive) && !is_failing {
             continue;
         }
-        is_failing = matches!(report, Report::Failed(_));
+        is_failing = matches!(report, WatchProgress::Failed(_));
         if sender.send((kind, report)).await.is_err() {
             return;
         }
     }
     // The server does not have this kind.
-    let _ = sender.send((kind, Report::Listed)).await;
+    let _ = sender.send((kind, WatchProgress::Listed)).await;
 }
 
 #[cfg(test)]
@@ -318,21 +324,21 @@ mod tests {
     use crate::kubernetes::lease::{Candidacy, Election};
     use crate::kubernetes::scripted::Script;
 
-    impl Followed {
+    impl ExternalClusters {
         /// No workload clusters, and no cluster of management.
-        pub(in super::super) fn none(store: &Arc<Store>) -> Self {
+        pub(in super::super) fn none(store: &Arc<LifecycleStore>) -> Self {
             let client = Script::default().client();
             let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
             let (_, leadership) = Election::new(client.clone(), candidacy, Arc::default());
-            Followed::new(client, leadership, store.clone(), Arc::default())
+            ExternalClusters::new(client, leadership, store.clone(), Arc::default())
         }
     }
 
-    fn store() -> (Arc<Store>, ObjectKey) {
-        (Arc::new(Store::new(Arc::default()).0), ObjectKey::new("ns", "c"))
+    fn store() -> (Arc<LifecycleStore>, ObjectKey) {
+        (Arc::new(LifecycleStore::new(Arc::default()).0), ObjectKey::new("ns", "c"))
     }
 
-    fn state(store: &Store, cluster: &ObjectKey) -> Option<(bool, Option<String>)> {
+    fn state(store: &LifecycleStore, cluster: &ObjectKey) -> Option<(bool, Option<String>)> {
         store.with(|objects| objects.workload(cluster).map(|known| (known.is_reachable, known.problem.clone())))
     }
 
@@ -340,23 +346,23 @@ mod tests {
     fn the_store_knows_what_becomes_of_a_cluster_that_is_followed() {
         // MA-8.2, MA-27.12
         let (store, cluster) = store();
-        store.followed(&cluster, Following::Connected);
+        store.followed(&cluster, ConnectionChange::Connected);
         assert_eq!(state(&store, &cluster), None, "it is not followed");
-        store.followed(&cluster, Following::Begins);
+        store.followed(&cluster, ConnectionChange::Begins);
         assert_eq!(state(&store, &cluster), Some((false, None)));
-        store.followed(&cluster, Following::Disconnected("refused".to_owned()));
+        store.followed(&cluster, ConnectionChange::Disconnected("refused".to_owned()));
         assert_eq!(state(&store, &cluster), Some((false, Some("refused".to_owned()))));
-        store.followed(&cluster, Following::Connected);
+        store.followed(&cluster, ConnectionChange::Connected);
         assert_eq!(state(&store, &cluster), Some((true, None)));
-        store.followed(&cluster, Following::Ends);
-        store.followed(&cluster, Following::Disconnected("late".to_owned()));
+        store.followed(&cluster, ConnectionChange::Ends);
+        store.followed(&cluster, ConnectionChange::Disconnected("late".to_owned()));
         assert_eq!(state(&store, &cluster), None);
     }
 
     #[tokio::test]
     async fn a_cluster_that_is_followed_is_written_to_only_while_it_is_connected() {
         let (store, cluster) = store();
-        let followed = Followed::none(&store);
+        let followed = ExternalClusters::none(&store);
         assert!(followed.client(&cluster).is_none());
         followed.start(&cluster);
         assert_eq!(followed.client(&cluster).unwrap().err().unwrap(), "workload cluster ns/c is not connected");

@@ -1,24 +1,24 @@
-//! Peers that had a warning recently, so that a peer cannot fill the log.
+//! Limits warnings for each peer, so that a peer cannot fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a peer is not warned about again.
+/// Interval between two warnings about a peer.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// How many peers are remembered. When all are recent, others are not warned about.
+/// Number of remembered peers. When all are recent, there are no warnings about others.
 const PEERS: usize = 256;
 
-/// When each peer was last warned about.
+/// The time of the last warning about each peer.
 #[derive(Debug, Default)]
-pub(super) struct Warned {
+pub(super) struct WarningLimiter {
     peers: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-impl Warned {
-    /// Whether a warning about a peer is due; if so, none is for a while.
+impl WarningLimiter {
+    /// Whether a warning about a peer is due; if so, the next one is due after [`PAUSE`].
     pub(super) fn is_due(&self, peer: IpAddr, now: Instant) -> bool {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.retain(|_, last| now.duration_since(*last) < PAUSE);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn warnings_about_a_peer_come_once_a_minute_and_few_peers_are_remembered() {
-        let (warned, now) = (Warned::default(), Instant::now());
+        let (warned, now) = (WarningLimiter::default(), Instant::now());
         let peer = |number: u32| IpAddr::from(number.to_be_bytes());
         assert!(warned.is_due(peer(1), now) && !warned.is_due(peer(1), now) && warned.is_due(peer(2), now));
         assert!(warned.is_due(peer(1), now + PAUSE));

@@ -31,43 +31,43 @@ use server::extension_client::Client;
 
 /// The hook whose patches are applied in both orders.
 const GENERATE: &str = PatchHook::GeneratePatches.name();
-/// How many pairs of patches are applied in both orders.
+/// Maximum number of pairs of patches that are applied in both orders.
 const PAIRS: usize = 32;
-/// How many Clusters of a class have their requests kept for that.
+/// Maximum number of Clusters of a class whose requests are kept for that.
 const CLUSTERS: usize = 4;
 
-/// Extensions that are called.
+/// Calls extensions and checks their answers.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(super) struct ExtensionChecker {
     runtime: Runtime,
     client: Client,
-    extensions: Vec<Extension>,
-    state: Mutex<State>,
+    extensions: Vec<CheckedExtension>,
+    state: Mutex<CheckerState>,
 }
 
 #[derive(Debug)]
-struct Extension {
+struct CheckedExtension {
     name: String,
     address: BaseUrl,
     registration: Registration,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    expected: BTreeMap<ObjectKey, Expected>,
+struct CheckerState {
+    expected: BTreeMap<ObjectKey, ExpectedCluster>,
     /// The first requests to each handler of a patch for a class, by its registered name, and by Cluster.
     questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, PreparedPatchRequest>>,
     /// The answers to requests, by registered name and body.
     answers: BTreeMap<(String, String), Found<PatchAnswer>>,
     /// The variables of handlers, in the same way.
     variables: BTreeMap<(String, String), Found<Arc<[Value]>>>,
-    checked: BTreeMap<String, Checked>,
+    checked: BTreeMap<String, CheckedHandler>,
     problems: BTreeSet<String>,
 }
 
-/// What is known of a Cluster.
+/// The known data of a Cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Expected {
+pub(super) struct ExpectedCluster {
     pub class: ObjectKey,
     /// The variables that no Cluster of the class lacks.
     pub always_set: BTreeSet<String>,
@@ -75,31 +75,31 @@ pub(super) struct Expected {
 
 /// A handler that was called.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct CheckedHandler {
     pub calls: usize,
     /// The time of the longest call.
     pub milliseconds: u64,
     pub findings: Vec<Finding>,
 }
 
-/// A handler, and what is known of it.
+/// A handler and its check.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct HandlerRow {
     /// The name that it is registered by.
     pub name: String,
     pub hook: &'static str,
     /// The findings, or why it was not called.
-    pub checked: Result<Checked, &'static str>,
+    pub checked: Result<CheckedHandler, &'static str>,
 }
 
-impl Lab {
-    /// Asks each extension for its handlers. `objects` may have their ExtensionConfigs, whose settings are sent.
+impl ExtensionChecker {
+    /// Discovers the handlers of each extension. `objects` may contain their ExtensionConfigs, whose settings are sent.
     ///
     /// # Errors
     /// When Discovery fails, or a name is repeated.
     pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut lab = Lab { runtime, client, extensions: Vec::new(), state: Mutex::default() };
+        let mut lab = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
         for RunningExtension { name, address } in extensions {
             let is_new = lab.extensions.iter().all(|known| known.name != *name);
             ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
@@ -107,17 +107,17 @@ impl Lab {
             let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
             let registration = Registration::from_discovery(name, &answer, settings(objects, name));
             let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
-            lab.extensions.push(Extension { name: name.clone(), address: address.clone(), registration });
+            lab.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
         }
         Ok(lab)
     }
 
-    /// What is known of the Clusters.
-    pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, Expected>) {
+    /// Sets the known data of the Clusters.
+    pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, ExpectedCluster>) {
         self.state().expected = expected;
     }
 
-    /// Checks what no topology has called: variables, plans, and the order of the patches of a class.
+    /// Checks the calls that topologies do not make: variables, plans, and the order of the patches of a class.
     pub(super) fn check_others(&self, classes: &[(ObjectKey, Value)]) {
         let mut sources: Vec<(String, Vec<Value>)> = classes.iter().map(|(_, class)| inline(class)).collect();
         for extension in &self.extensions {
@@ -145,13 +145,13 @@ impl Lab {
         of_pairs.for_each(|((first, second), classes)| self.check_order(&first, &second, &classes));
     }
 
-    /// Asks for variables with the settings of each patch that names the handler, and compares them with those that are
-    /// defined elsewhere.
+    /// Requests variables with the settings of each patch that names the handler, and compares them with other
+    /// definitions of the same names.
     fn check_variables(
         &self,
         name: &str,
         handler: &ExtensionHandler,
-        extension: &Extension,
+        extension: &CheckedExtension,
         classes: &[(ObjectKey, Value)],
         sources: &mut Vec<(String, Vec<Value>)>,
     ) {
@@ -211,7 +211,7 @@ impl Lab {
     }
 
     /// All handlers in the order of their Discovery.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<HandlerRow> {
         let state = self.state();
         let handlers = self.extensions.iter().flat_map(|extension| extension.registration.handlers());
         let row = |(name, handler): (String, &ExtensionHandler)| {
@@ -221,12 +221,12 @@ impl Lab {
                 _ if Hook::ALL.iter().any(|known| known.name() == hook) => "it may have side effects",
                 _ => "topologist does not call this hook",
             });
-            Row { name, hook, checked }
+            HandlerRow { name, hook, checked }
         };
         handlers.map(row).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CheckerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,7 +253,7 @@ impl Lab {
         reply
     }
 
-    /// Keeps a request, of which a handler may have several for a Cluster: the first counts.
+    /// Keeps the first request to a handler for a Cluster.
     fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &PreparedPatchRequest) {
         let mut state = self.state();
         let kept = state.questions.entry((class, name.to_owned())).or_default();
@@ -262,8 +262,12 @@ impl Lab {
         }
     }
 
-    /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
-    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &ExtensionHandler, CallTarget), Option<String>> {
+    /// The handler with this name for a hook, and its address; without a reason if the extension is not checked.
+    fn find(
+        &self,
+        name: &str,
+        hook: &str,
+    ) -> Result<(&CheckedExtension, &ExtensionHandler, CallTarget), Option<String>> {
         let (handler, config) =
             registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
         let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
@@ -272,7 +276,7 @@ impl Lab {
     }
 }
 
-impl ExtensionServer for Lab {
+impl ExtensionServer for ExtensionChecker {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         let (extension, handler, target) = match self.find(&call.extension, call.hook.name()) {
             Ok(found) => found,
@@ -289,7 +293,8 @@ impl ExtensionServer for Lab {
             return known.clone();
         }
         let send = |body: &str| self.counted(name, &target, body);
-        let Expected { class, always_set } = self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
+        let ExpectedCluster { class, always_set } =
+            self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
         let is_first = !self.state().questions.keys().any(|(_, known)| known == name);
         if is_first {
             self.add(name, behavior::check_patch(&question, &always_set, &send));
@@ -310,7 +315,7 @@ impl ExtensionServer for Lab {
     }
 }
 
-impl VariableServer for Lab {
+impl VariableServer for ExtensionChecker {
     fn variables(&self, _: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let (extension, handler, target) = match self.find(name, DISCOVER_VARIABLES) {
             Ok(found) => found,
@@ -343,7 +348,7 @@ fn version() -> String {
     format!("{GROUP}/{VERSION}")
 }
 
-/// The upgrade of which extensions are asked for a plan: over two minor versions.
+/// The upgrade for which plans are requested: over two minor versions.
 const UPGRADE: (&str, &str) = ("v1.33.0", "v1.35.0");
 
 fn upgrade_request() -> Value {
@@ -354,7 +359,7 @@ fn upgrade_request() -> Value {
         "fromControlPlaneKubernetesVersion": from, "fromWorkersKubernetesVersion": from, "toKubernetesVersion": to})
 }
 
-/// What is wrong with a plan, if anything.
+/// The finding about an invalid plan.
 fn no_plan(plan: &PlannedVersions) -> Option<Finding> {
     let (from, to) = UPGRADE;
     let problem = upgrade::check_plan(from, to, plan).err()?;
@@ -379,7 +384,7 @@ fn settings_of_patches(name: &str, classes: &[(ObjectKey, Value)]) -> BTreeSet<B
     if all.is_empty() { BTreeSet::from([BTreeMap::new()]) } else { all }
 }
 
-/// Variables that no class can use.
+/// The finding about variables that no class can use.
 fn unusable(problem: String) -> Finding {
     Finding {
         level: Level::Error,
@@ -389,14 +394,14 @@ fn unusable(problem: String) -> Finding {
     }
 }
 
-/// The variables that a class itself defines.
+/// The variables in the spec of a class.
 fn inline(class: &Value) -> (String, Vec<Value>) {
     let name = class.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let variables = class.pointer("/spec/variables").and_then(Value::as_array).cloned();
     (format!("ClusterClass {name}"), variables.unwrap_or_default())
 }
 
-/// Variables that are defined elsewhere too.
+/// Findings about variables that are defined elsewhere too.
 fn shared(variables: &[Value], sources: &[(String, Vec<Value>)]) -> Vec<Finding> {
     let names = |variables: &[Value]| -> BTreeSet<String> {
         variables.iter().filter_map(|variable| variable["name"].as_str()).map(str::to_owned).collect()

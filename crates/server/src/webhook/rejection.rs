@@ -1,15 +1,15 @@
-//! HTTP errors, for requests that are answered by no review.
+//! HTTP errors, for requests without a readable review.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::body::Unread;
+use super::body::BodyReadError;
 use model::wire::review::Envelope;
 
 pub(super) const PANICKED: &str = "the request could not be handled; see the log of topologist";
 
-pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
+pub(super) fn error_response(code: StatusCode, message: &str) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     let mut response = (code, headers, format!("topologist: {message}\n")).into_response();
     if code == StatusCode::TOO_MANY_REQUESTS {
@@ -20,9 +20,9 @@ pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
 
 /// Why a request gets an HTTP error instead of a review.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     #[error(transparent)]
-    Unread(#[from] Unread),
+    Unread(#[from] BodyReadError),
     #[error("the body is not {article} {kind}: {reason}", article = if kind.starts_with('A') { "an" } else { "a" })]
     NotAReview { kind: &'static str, reason: String },
     #[error("the answer could not be written: {0}")]
@@ -35,16 +35,16 @@ pub(super) enum Refusal {
     Panicked,
 }
 
-impl Refusal {
-    /// The status of the answer, and what metrics call it.
+impl Rejection {
+    /// The status of the response, and the reason as a metric label.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
-            Refusal::Unread(unread) => unread.parts(),
-            Refusal::NotAReview { .. } => (StatusCode::BAD_REQUEST, "not_a_review"),
-            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
-            Refusal::Late => (StatusCode::TOO_MANY_REQUESTS, "no_turn"),
-            Refusal::Unfinished => (StatusCode::INTERNAL_SERVER_ERROR, "unfinished"),
-            Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
+            Rejection::Unread(unread) => unread.parts(),
+            Rejection::NotAReview { .. } => (StatusCode::BAD_REQUEST, "not_a_review"),
+            Rejection::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
+            Rejection::Late => (StatusCode::TOO_MANY_REQUESTS, "no_turn"),
+            Rejection::Unfinished => (StatusCode::INTERNAL_SERVER_ERROR, "unfinished"),
+            Rejection::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
         }
     }
 }
@@ -56,8 +56,8 @@ impl Refusal {
 pub(super) fn request_of<'b, R: Deserialize<'b>>(
     body: &'b [u8],
     [api_version, kind]: [&'static str; 2],
-) -> Result<R, Refusal> {
-    let not_a_review = |reason| Refusal::NotAReview { kind, reason };
+) -> Result<R, Rejection> {
+    let not_a_review = |reason| Rejection::NotAReview { kind, reason };
     let review: Envelope<'_, R> = serde_json::from_slice(body).map_err(|error| not_a_review(error.to_string()))?;
     if review.api_version != api_version || review.kind != kind {
         let what = format!("it is {:?} in {:?}, and {api_version} is understood", review.kind, review.api_version);

@@ -1,8 +1,8 @@
-//! Turns at the threads for long work, shared fairly between callers, and for each caller between namespaces (DEC-44).
+//! A queue for blocking threads that is fair between callers, and for each caller between namespaces (DEC-44).
 //!
-//! One namespace with many expensive reviews waits for itself: a turn that becomes free goes to the callers that wait, one
-//! after the other, and there to their namespaces. When too many reviews wait, the caller with most of them loses the latest
-//! of the namespace with most of them.
+//! One namespace with many expensive reviews delays only itself: free permits go round-robin to the waiting callers,
+//! and there to their namespaces. When the queue is full, the caller with most waiting reviews loses the latest one of
+//! its namespace with most of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,91 +13,96 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::queue::Shed;
-use crate::telemetry::metrics::Raised;
+use super::queue::Overloaded;
+use crate::telemetry::metrics::GaugeGuard;
 
-/// What tells callers apart: the address of a peer, or the name of a user.
+/// The identity of a caller: the address of a peer, or the name of a user.
 pub(super) trait Caller: Ord + Clone {}
 
 impl<C: Ord + Clone> Caller for C {}
 
-/// A fixed number of turns.
+/// Limits concurrent work on blocking threads.
 #[derive(Clone, Debug)]
-pub(super) struct Turns<C: Caller = Peer> {
-    shared: Arc<Mutex<State<C>>>,
+pub(super) struct FairQueue<C: Caller = CallerAddress> {
+    shared: Arc<Mutex<FairQueueState<C>>>,
     /// How many reviews may wait.
     room: usize,
     waiting: Gauge,
 }
 
 /// The address of a caller, if it is not this process.
-pub(super) type Peer = Option<IpAddr>;
+pub(super) type CallerAddress = Option<IpAddr>;
 
-/// A turn; it is free again when this is dropped.
-pub(super) struct Turn<C: Caller = Peer>(Turns<C>);
+/// The permission to use a thread; dropping it frees the thread.
+pub(super) struct QueuePermit<C: Caller = CallerAddress>(FairQueue<C>);
 
-type Waiter<C> = oneshot::Sender<Result<Turn<C>, Shed>>;
+type Waiter<C> = oneshot::Sender<Result<QueuePermit<C>, Overloaded>>;
 
-/// Whose review it is: namespaces are fair to each other among the reviews of one caller, who may invent them.
+/// The caller and namespace of a review. Permits are shared between callers first, since a caller may invent
+/// namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner<'a, C = Peer> {
+pub(super) struct Requester<'a, C = CallerAddress> {
     pub(super) peer: C,
     pub(super) namespace: &'a str,
 }
 
-/// Free turns, and the reviews that wait for one; none waits while a turn is free.
-struct State<C: Caller> {
+/// Free permits, and the reviews that wait for one; none waits while a permit is free.
+struct FairQueueState<C: Caller> {
     free: usize,
     count: usize,
-    peers: BTreeMap<C, Waiting<C>>,
+    peers: BTreeMap<C, CallerQueue<C>>,
     /// The peers that wait, in the order of their next turns.
     order: VecDeque<C>,
 }
 
-/// The reviews of a peer that wait.
-struct Waiting<C: Caller> {
+/// The waiting reviews of a caller.
+struct CallerQueue<C: Caller> {
     count: usize,
     namespaces: BTreeMap<String, VecDeque<Waiter<C>>>,
     /// The namespaces that wait, in the order of their next turns.
     order: VecDeque<String>,
 }
 
-impl<C: Caller> Turns<C> {
-    /// That many turns, and room for so many who wait; `waiting` counts those.
+impl<C: Caller> FairQueue<C> {
+    /// Limits concurrent work to `turns`, with a queue of `room`; `waiting` counts the queued reviews.
     pub(super) fn new(turns: usize, room: usize, waiting: Gauge) -> Self {
-        let state = State { free: turns, count: 0, peers: BTreeMap::new(), order: VecDeque::new() };
-        Turns { shared: Arc::new(Mutex::new(state)), room, waiting }
+        let state = FairQueueState { free: turns, count: 0, peers: BTreeMap::new(), order: VecDeque::new() };
+        FairQueue { shared: Arc::new(Mutex::new(state)), room, waiting }
     }
 
-    /// A turn for a review, at `deadline` at the latest.
-    pub(super) async fn turn(&self, owner: Owner<'_, C>, deadline: Instant) -> Result<Turn<C>, Shed> {
-        let Some(turn) = self.with(|state| state.enter(owner, self.room)) else { return Ok(Turn(self.clone())) };
-        let _counted = Raised::new(&self.waiting);
+    /// Waits for a permit, until `deadline`.
+    pub(super) async fn acquire(
+        &self,
+        owner: Requester<'_, C>,
+        deadline: Instant,
+    ) -> Result<QueuePermit<C>, Overloaded> {
+        let Some(turn) = self.with(|state| state.enter(owner, self.room)) else { return Ok(QueuePermit(self.clone())) };
+        let _counted = GaugeGuard::new(&self.waiting);
         match timeout_at(deadline, turn?).await {
             Ok(Ok(turn)) => turn,
-            Ok(Err(_)) | Err(_) => Err(Shed::Late),
+            Ok(Err(_)) | Err(_) => Err(Overloaded::Late),
         }
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut State<C>) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut FairQueueState<C>) -> R) -> R {
         act(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl<C: Caller> State<C> {
-    /// Takes a free turn, which gives nothing to wait for; otherwise what is waited for, or the reason why not.
+impl<C: Caller> FairQueueState<C> {
+    /// Takes a free permit, or queues the review and returns the receiver of its permit.
     #[expect(clippy::type_complexity, reason = "it is used once")]
     fn enter(
         &mut self,
-        owner: Owner<'_, C>,
+        owner: Requester<'_, C>,
         room: usize,
-    ) -> Option<Result<oneshot::Receiver<Result<Turn<C>, Shed>>, Shed>> {
+    ) -> Option<Result<oneshot::Receiver<Result<QueuePermit<C>, Overloaded>>, Overloaded>> {
         if self.free > 0 {
             self.free -= 1;
             return None;
         }
         if self.count >= room && !self.make_room(&owner) {
-            return Some(Err(Shed::Full));
+            return Some(Err(Overloaded::Full));
         }
         let (waiter, turn) = oneshot::channel();
         let own = self.peers.entry(owner.peer.clone()).or_default();
@@ -109,39 +114,39 @@ impl<C: Caller> State<C> {
         Some(Ok(turn))
     }
 
-    /// Sends away the latest review of the peer that has most of them waiting, and there of the namespace that has; says
+    /// Rejects the latest review of the caller with most waiting reviews, in its namespace with most of them; returns
     /// whether there is room now.
-    fn make_room(&mut self, owner: &Owner<'_, C>) -> bool {
-        self.forget_gone();
+    fn make_room(&mut self, owner: &Requester<'_, C>) -> bool {
+        self.remove_disconnected();
         let own = self.peers.get(&owner.peer).map_or(0, |waiting| waiting.count);
         let most = self.peers.iter().max_by_key(|(_, waiting)| waiting.count);
         let Some((most, count)) = most.map(|(peer, waiting)| (peer.clone(), waiting.count)) else { return true };
-        // Of its own reviews one of another namespace goes.
+        // One of its reviews in another namespace is rejected.
         let peer = if count > own + 1 { most } else { owner.peer.clone() };
         let least = if peer == owner.peer { self.waiting(owner) + 1 } else { 0 };
         let waiter = self.peers.get_mut(&peer).and_then(|waiting| waiting.pop_longest(least));
         let Some(waiter) = waiter else { return false };
         self.count -= 1;
         // It may have gone meanwhile.
-        let _ = waiter.send(Err(Shed::Full));
+        let _ = waiter.send(Err(Overloaded::Full));
         true
     }
 
-    /// How many reviews of this namespace and peer wait.
-    fn waiting(&self, owner: &Owner<'_, C>) -> usize {
+    /// The number of waiting reviews of this caller and namespace.
+    fn waiting(&self, owner: &Requester<'_, C>) -> usize {
         let own = self.peers.get(&owner.peer).and_then(|waiting| waiting.namespaces.get(owner.namespace));
         own.map_or(0, VecDeque::len)
     }
 
     /// Removes reviews whose callers have closed the connection.
-    fn forget_gone(&mut self) {
-        self.peers.values_mut().for_each(Waiting::forget_gone);
+    fn remove_disconnected(&mut self) {
+        self.peers.values_mut().for_each(CallerQueue::forget_gone);
         self.peers.retain(|_, waiting| waiting.count > 0);
         self.order.retain(|peer| self.peers.contains_key(peer));
         self.count = self.peers.values().map(|waiting| waiting.count).sum();
     }
 
-    /// The review whose turn is next; if none waits, the turn is free.
+    /// Removes the next review from the queue; frees the permit if none waits.
     fn next(&mut self) -> Option<Waiter<C>> {
         while let Some(peer) = self.order.pop_front() {
             let Some(waiting) = self.peers.get_mut(&peer) else { continue };
@@ -161,13 +166,13 @@ impl<C: Caller> State<C> {
     }
 }
 
-impl<C: Caller> Default for Waiting<C> {
+impl<C: Caller> Default for CallerQueue<C> {
     fn default() -> Self {
-        Waiting { count: 0, namespaces: BTreeMap::new(), order: VecDeque::new() }
+        CallerQueue { count: 0, namespaces: BTreeMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<C: Caller> Waiting<C> {
+impl<C: Caller> CallerQueue<C> {
     fn push(&mut self, namespace: &str, waiter: Waiter<C>) {
         let own = self.namespaces.entry(namespace.to_owned()).or_default();
         if own.is_empty() {
@@ -218,16 +223,16 @@ impl<C: Caller> Waiting<C> {
     }
 }
 
-impl<C: Caller> Drop for Turn<C> {
+impl<C: Caller> Drop for QueuePermit<C> {
     fn drop(&mut self) {
-        if let Some(waiter) = self.0.with(State::next) {
+        if let Some(waiter) = self.0.with(FairQueueState::next) {
             // A turn whose receiver is gone is dropped, and so goes to the next.
-            let _ = waiter.send(Ok(Turn(self.0.clone())));
+            let _ = waiter.send(Ok(QueuePermit(self.0.clone())));
         }
     }
 }
 
-impl<C: Caller> fmt::Debug for State<C> {
+impl<C: Caller> fmt::Debug for FairQueueState<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("free", &self.free).field("waiting", &self.count).finish_non_exhaustive()
     }
@@ -241,20 +246,20 @@ mod tests {
 
     use super::*;
 
-    fn own(namespace: &str) -> Owner<'_> {
-        Owner { peer: None, namespace }
+    fn own(namespace: &str) -> Requester<'_> {
+        Requester { peer: None, namespace }
     }
 
-    fn of(last: u8, namespace: &str) -> Owner<'_> {
-        Owner { peer: Some(IpAddr::from([127, 0, 0, last])), namespace }
+    fn of(last: u8, namespace: &str) -> Requester<'_> {
+        Requester { peer: Some(IpAddr::from([127, 0, 0, last])), namespace }
     }
 
     /// Each turn takes a second; says in which order the reviews were done, and at which second.
-    async fn done(turns: &Turns, reviews: &[&'static str]) -> Vec<(&'static str, u64)> {
+    async fn done(turns: &FairQueue, reviews: &[&'static str]) -> Vec<(&'static str, u64)> {
         let start = Instant::now();
         let order = Arc::new(Mutex::new(Vec::new()));
         join_all(reviews.iter().map(|namespace| async {
-            if let Ok(_turn) = turns.turn(own(namespace), start + Duration::from_secs(100)).await {
+            if let Ok(_turn) = turns.acquire(own(namespace), start + Duration::from_secs(100)).await {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 order.lock().unwrap().push((*namespace, start.elapsed().as_secs()));
             }
@@ -266,18 +271,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_namespace_with_many_reviews_delays_only_itself() {
         // DEC-44
-        let turns = Turns::new(1, 100, Gauge::default());
+        let turns = FairQueue::new(1, 100, Gauge::default());
         let reviews = ["a", "a", "a", "a", "b", "c", "a", "b"];
         let want = [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("a", 5), ("b", 6), ("a", 7), ("a", 8)];
         assert_eq!(done(&turns, &reviews).await, want);
-        assert_eq!(done(&Turns::new(2, 100, Gauge::default()), &["a", "a", "a", "b"]).await.len(), 4);
+        assert_eq!(done(&FairQueue::new(2, 100, Gauge::default()), &["a", "a", "a", "b"]).await.len(), 4);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_queue_accepts_callers_with_few_requests() {
         // DEC-44
         let waiting = Gauge::default();
-        let turns = Turns::new(1, 3, waiting.clone());
+        let turns = FairQueue::new(1, 3, waiting.clone());
         let got = done(&turns, &["a", "a", "a", "a", "a", "b", "c"]).await;
         assert_eq!(got, [("a", 1), ("a", 2), ("b", 3), ("c", 4)], "of the three that wait two make room");
         assert_eq!(waiting.get(), 0);
@@ -285,23 +290,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_past_their_deadline_do_not_delay_others() {
-        let turns = Turns::new(1, 10, Gauge::default());
+        let turns = FairQueue::new(1, 10, Gauge::default());
         let now = Instant::now();
-        let held = turns.turn(own("a"), now).await.ok().unwrap();
-        assert_eq!(turns.turn(own("a"), now + Duration::from_secs(1)).await.err(), Some(Shed::Late));
-        let waits = turns.turn(own("b"), now + Duration::from_secs(9));
+        let held = turns.acquire(own("a"), now).await.ok().unwrap();
+        assert_eq!(turns.acquire(own("a"), now + Duration::from_secs(1)).await.err(), Some(Overloaded::Late));
+        let waits = turns.acquire(own("b"), now + Duration::from_secs(9));
         let frees = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);
         };
         let (turn, ()) = tokio::join!(waits, frees);
         drop(turn.ok().unwrap());
-        assert!(turns.turn(own("c"), now).await.is_ok(), "a free turn is taken even after the deadline");
+        assert!(turns.acquire(own("c"), now).await.is_ok(), "a free turn is taken even after the deadline");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_invents_namespaces_delays_only_itself() {
-        let turns = Turns::new(1, 8, Gauge::default());
+        let turns = FairQueue::new(1, 8, Gauge::default());
         let (start, order) = (Instant::now(), Mutex::new(Vec::new()));
         let names: Vec<String> = (0..30).map(|index| format!("forged{index}")).collect();
         let forged = names.iter().map(|name| of(2, name));
@@ -309,7 +314,7 @@ mod tests {
         let shed = join_all(forged.chain(honest).map(|owner| {
             let (turns, order) = (&turns, &order);
             async move {
-                let Ok(_turn) = turns.turn(owner, start + Duration::from_secs(100)).await else { return 1 };
+                let Ok(_turn) = turns.acquire(owner, start + Duration::from_secs(100)).await else { return 1 };
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 order.lock().unwrap().push(owner);
                 0
@@ -331,14 +336,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_user_with_many_edits_delays_only_their_own() {
         // DEC-59
-        let turns = Turns::<String>::new(1, 100, Gauge::default());
+        let turns = FairQueue::<String>::new(1, 100, Gauge::default());
         let (start, order) = (Instant::now(), Mutex::new(Vec::new()));
         let edits = ["tenant", "tenant", "tenant", "tenant", "admin"].map(|user| (user.to_owned(), "ns"));
         join_all(edits.map(|(user, namespace)| {
             let (turns, order) = (&turns, &order);
             async move {
-                let owner = Owner { peer: user.clone(), namespace };
-                let Ok(_turn) = turns.turn(owner, start + Duration::from_secs(100)).await else { return };
+                let owner = Requester { peer: user.clone(), namespace };
+                let Ok(_turn) = turns.acquire(owner, start + Duration::from_secs(100)).await else { return };
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 order.lock().unwrap().push(user);
             }

@@ -1,4 +1,4 @@
-//! A review as a question, and the kind of thread that answers it.
+//! Reviews that wait for their evaluation, and the kind of thread that evaluates them.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use model::wire::review::AdmissionRequest;
 use model::world::Scope;
 
 /// Whether the object of a review is in the scope of this installation, before or after the change (DEC-37).
-pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
+pub(super) fn is_in_scope(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
-    struct OnlyMetadata {
+    struct ReviewedObject {
         metadata: Metadata,
     }
     let namespace = review.namespace.as_deref().unwrap_or_default();
@@ -27,38 +27,39 @@ pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> b
         return true;
     }
     let mut objects = [review.object, review.old_object].into_iter().flatten();
-    // What cannot be read is not let through unread.
+    // An object with unreadable metadata is reviewed.
     objects.any(|object| {
-        json::decode::<OnlyMetadata>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
+        json::decode::<ReviewedObject>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
     })
 }
 
-/// Where the work on a review is done.
+/// The kind of thread that evaluates a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pool {
-    /// On the async thread: it takes less than a millisecond.
+    /// The async thread, for work of less than a millisecond.
     Inline,
-    /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
+    /// A blocking thread: compiling a ClusterClass can take seconds.
     Blocking,
 }
 
-/// A question as it is put in a round.
-pub(super) enum Put {
-    AsText(Asked),
+/// The input of one evaluation.
+pub(super) enum ReviewInput {
+    AsText(PendingReview),
     Decoded(Arc<DecodedRequest>),
 }
 
-impl Put {
+impl ReviewInput {
     pub(super) fn question(self) -> Result<Arc<DecodedRequest>, Box<Verdict>> {
         match self {
-            Put::AsText(asked) => asked.question().map(Arc::new),
-            Put::Decoded(question) => Ok(question),
+            ReviewInput::AsText(asked) => asked.question().map(Arc::new),
+            ReviewInput::Decoded(question) => Ok(question),
         }
     }
 }
 
-/// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
-pub(super) struct Asked {
+/// A review whose objects are not decoded yet. The version of the end point does not matter: the review has group,
+/// version and kind.
+pub(super) struct PendingReview {
     end_point: EndPoint,
     version: WireVersion,
     operation: Operation,
@@ -68,8 +69,12 @@ pub(super) struct Asked {
     old_object: Option<Bytes>,
 }
 
-impl Asked {
-    pub(super) fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
+impl PendingReview {
+    pub(super) fn for_end_point(
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+    ) -> Result<Self, String> {
         let version = RawRequest::version_of(end_point.kind, &review.kind)?;
         if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
             return Err(format!(
@@ -83,7 +88,7 @@ impl Asked {
             let text = object.map(RawValue::get).filter(|text| *text != "null");
             text.map(|text| body.slice_ref(text.as_bytes()))
         };
-        Ok(Asked {
+        Ok(PendingReview {
             end_point,
             version,
             operation,

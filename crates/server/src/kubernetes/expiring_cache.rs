@@ -1,4 +1,4 @@
-//! Values that are kept for a while: the one used longest ago goes when there is no room.
+//! A cache with a lifetime and a size limit: the least recently used values are evicted.
 
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,34 +7,34 @@ use std::time::Duration;
 use lru::LruCache;
 use tokio::time::Instant;
 
-/// Values by their keys. Each has a size, and together they have a limit.
+/// A cache of values by key, limited by the sum of their sizes.
 #[derive(Debug)]
-pub(super) struct Kept<K: Hash + Eq, V> {
+pub(super) struct ExpiringCache<K: Hash + Eq, V> {
     lifetime: Duration,
     limit: usize,
-    inner: Mutex<Inner<K, V>>,
+    inner: Mutex<CacheInner<K, V>>,
 }
 
 #[derive(Debug)]
-struct Inner<K: Hash + Eq, V> {
-    values: LruCache<K, Value<V>>,
+struct CacheInner<K: Hash + Eq, V> {
+    values: LruCache<K, CachedValue<V>>,
     size: usize,
 }
 
 #[derive(Debug)]
-struct Value<V> {
+struct CachedValue<V> {
     value: V,
     until: Instant,
     size: usize,
 }
 
-impl<K: Hash + Eq, V: Clone> Kept<K, V> {
-    /// Values of together this size at most, each for this time at most.
+impl<K: Hash + Eq, V: Clone> ExpiringCache<K, V> {
+    /// A cache of values of together at most `limit`, each for at most `lifetime`.
     pub(super) fn new(lifetime: Duration, limit: usize) -> Self {
-        Kept { lifetime, limit, inner: Mutex::new(Inner { values: LruCache::unbounded(), size: 0 }) }
+        ExpiringCache { lifetime, limit, inner: Mutex::new(CacheInner { values: LruCache::unbounded(), size: 0 }) }
     }
 
-    /// The value of a key, if it is still kept.
+    /// The value of a key, if it is still cached.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let mut inner = self.inner();
         match inner.values.get(key) {
@@ -45,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
         None
     }
 
-    /// Keeps a value. One that is larger than all together may be is not kept.
+    /// Caches a value, unless it is larger than the limit.
     pub(super) fn put(&self, key: K, value: V, size: usize) {
         let mut inner = self.inner();
         inner.remove(&key);
@@ -53,7 +53,7 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
             return;
         }
         inner.size += size;
-        inner.values.put(key, Value { value, until: Instant::now() + self.lifetime, size });
+        inner.values.put(key, CachedValue { value, until: Instant::now() + self.lifetime, size });
         while inner.size > self.limit {
             let Some((_, oldest)) = inner.values.pop_lru() else { return };
             inner.size -= oldest.size;
@@ -65,12 +65,12 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
         self.inner().remove(key);
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner<K, V>> {
+    fn inner(&self) -> MutexGuard<'_, CacheInner<K, V>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Hash + Eq, V> Inner<K, V> {
+impl<K: Hash + Eq, V> CacheInner<K, V> {
     fn remove(&mut self, key: &K) {
         if let Some(gone) = self.values.pop(key) {
             self.size -= gone.size;
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_value_is_kept_for_its_time_and_while_there_is_room() {
-        let kept = Kept::new(Duration::from_secs(10), 10);
+        let kept = ExpiringCache::new(Duration::from_secs(10), 10);
         kept.put("a", 1, 4);
         kept.put("b", 2, 4);
         assert_eq!((kept.get(&"a"), kept.get(&"b"), kept.get(&"c")), (Some(1), Some(2), None));

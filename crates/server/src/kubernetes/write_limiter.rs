@@ -1,7 +1,7 @@
-//! How many writes this process sends at a time. The time that renewals of the Lease take decides, so that the writes of a large rollout do
-//! not delay the renewal until the Lease is lost (DEC-101).
+//! Limits the concurrent writes of this process. The limit follows the latency of renewals of the Lease, so that the
+//! writes of a large rollout do not delay the renewal until the Lease is lost (DEC-101).
 //!
-//! Writes themselves are no measure: a slow admission webhook of one kind would slow down the writes of all kinds.
+//! The latency of writes is not used: a slow admission webhook of one kind would slow down the writes of all kinds.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,26 +10,27 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::telemetry::metrics::Metrics;
 
-/// The limit at the start, and the highest.
+/// The initial and highest limit.
 const HIGHEST: usize = 128;
 /// The lowest limit.
 const LOWEST: usize = 4;
-/// By how much one fast renewal raises the limit.
+/// The increase of the limit after a fast renewal.
 const STEP: usize = 8;
-/// The shares of the Lease's duration that a fast renewal takes at most, and a slow one at least: half a second and a second of 15.
+/// Divisors of the Lease's duration: the maximum time of a fast renewal, and the minimum of a slow one; 0.5 s and 1 s
+/// of 15 s.
 const FAST: u32 = 30;
 const SLOW: u32 = 15;
 
 /// A limit of concurrent writes that follows the latency of the API server.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct WriteLimiter {
     duration: Duration,
     permits: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LimiterState {
     limit: usize,
     /// Permits to take away once they are given back.
     surplus: usize,
@@ -37,12 +38,12 @@ struct State {
 
 /// The permission to send one write.
 #[derive(Debug)]
-pub(super) struct Turn<'p> {
-    pace: &'p Pace,
+pub(super) struct WritePermit<'p> {
+    pace: &'p WriteLimiter,
     permit: Option<SemaphorePermit<'p>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WritePermit<'_> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         let mut state = self.pace.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,21 +54,21 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Pace {
-    /// A pace for a Lease of this duration.
+impl WriteLimiter {
+    /// A limiter for a Lease of this duration.
     pub(super) fn new(duration: Duration) -> Self {
-        let state = Mutex::new(State { limit: HIGHEST, surplus: 0 });
-        Pace { duration, permits: Semaphore::new(HIGHEST), state }
+        let state = Mutex::new(LimiterState { limit: HIGHEST, surplus: 0 });
+        WriteLimiter { duration, permits: Semaphore::new(HIGHEST), state }
     }
 
     /// Waits until one more write may be sent.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn acquire(&self) -> WritePermit<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
-        Turn { pace: self, permit }
+        WritePermit { pace: self, permit }
     }
 
-    /// Changes the limit: a renewal took this long, or failed.
+    /// Changes the limit after a renewal with this latency, or after a failed one.
     pub(super) fn renewed(&self, latency: Option<Duration>, metrics: &Metrics) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = match latency {
@@ -97,15 +98,15 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(15);
 
-    fn turns(pace: &Pace) -> Vec<Turn<'_>> {
+    fn turns(pace: &WriteLimiter) -> Vec<WritePermit<'_>> {
         // Without the budget of a task, which is as large as the highest limit.
-        std::iter::from_fn(|| tokio::task::unconstrained(pace.turn()).now_or_never()).collect()
+        std::iter::from_fn(|| tokio::task::unconstrained(pace.acquire()).now_or_never()).collect()
     }
 
     #[tokio::test]
     async fn slow_renewals_halve_the_writes_and_fast_ones_raise_them_again() {
         // DEC-101
-        let (pace, metrics) = (Pace::new(LEASE), Metrics::default());
+        let (pace, metrics) = (WriteLimiter::new(LEASE), Metrics::default());
         let running = turns(&pace);
         assert_eq!(running.len(), HIGHEST);
         for (latency, want) in [
@@ -120,7 +121,10 @@ mod tests {
         ] {
             pace.renewed(latency, &metrics);
             assert_eq!(metrics.write_limit.get(), want, "{latency:?}");
-            assert!(tokio::task::unconstrained(pace.turn()).now_or_never().is_none(), "those that run are not stopped");
+            assert!(
+                tokio::task::unconstrained(pace.acquire()).now_or_never().is_none(),
+                "those that run are not stopped"
+            );
         }
         drop(running);
         assert_eq!(turns(&pace).len(), 12);

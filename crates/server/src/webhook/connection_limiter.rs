@@ -1,8 +1,9 @@
-//! The limit of connections, and which connection is closed when it is reached.
+//! The limit of connections, and which connection is closed at the limit.
 //!
-//! Those without a request go first, then those that keep us waiting, with a body or by not taking an answer, then idle ones;
-//! each time one of the peer that has most of them, and of these the one that has been so for the longest time. A connection
-//! that we are answering is closed only for a peer that has fewer connections. So one peer cannot keep others out. (DEC-46)
+//! Connections without a request are closed first, then those with a slow request body or an unread response, then idle
+//! ones; each time of the peer with most of them, and there the one that has been in this state longest. A connection
+//! with a request in progress is closed only for a peer with fewer connections. So one peer cannot keep others out.
+//! (DEC-46)
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -17,76 +18,77 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::connection::{Activity, Spare};
+use super::connection::{Activity, EvictionReason};
 use crate::telemetry::metrics::Reason;
 
-/// How often a new connection looks again when all others are answering.
+/// Interval in which a new connection looks again while all others have requests in progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a new connection waits for others before one that is answering is closed for it.
+/// Time after which a connection with a request in progress is closed for a new one.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// A limited number of places.
+/// Limits the connections, and the requests on all of them.
 #[derive(Debug)]
-pub(super) struct ConnectionSlots {
+pub(super) struct ConnectionLimiter {
     limit: usize,
     /// How many requests may be open on all connections.
     requests: usize,
     open_requests: AtomicUsize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
     /// How many places have been given back.
     freed: watch::Sender<u64>,
     closed: Family<Reason, Counter>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenSlots {
     next: u64,
     /// Connections that have not been told to close.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     peer: IpAddr,
     activity: Activity,
     close: CancellationToken,
 }
 
-/// The place of one connection; it is free again when this is dropped.
+/// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
-    places: Arc<ConnectionSlots>,
+    places: Arc<ConnectionLimiter>,
     number: u64,
     peer: IpAddr,
     close: CancellationToken,
 }
 
-/// A request is counted for as long as this lives.
+/// The slot of one request; dropping it frees the slot.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<ConnectionSlots>);
+pub(super) struct RequestSlot(Arc<ConnectionLimiter>);
 
-impl Drop for Counted {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.0.open_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl ConnectionSlot {
-    /// Whose place it is.
+    /// The peer of the connection.
     pub(super) fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of them.
-    pub(super) fn request(&self) -> Counted {
+    /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of
+    /// them.
+    pub(super) fn request(&self) -> RequestSlot {
         if self.places.open_requests.fetch_add(1, Ordering::Relaxed) >= self.places.requests {
             self.places.close_fullest();
         }
-        Counted(self.places.clone())
+        RequestSlot(self.places.clone())
     }
 
-    /// Is cancelled when the connection has to make room for another.
+    /// Cancelled when the connection has to make room for another.
     pub(super) fn close(&self) -> &CancellationToken {
         &self.close
     }
@@ -99,19 +101,20 @@ impl Drop for ConnectionSlot {
     }
 }
 
-impl ConnectionSlots {
-    /// That many places, for so many requests; `closed` counts the connections that are closed to make room.
+impl ConnectionLimiter {
+    /// Limits connections to `limit` and requests to `requests`; `closed` counts the connections that are closed to
+    /// make room.
     pub(super) fn new(limit: usize, requests: usize, closed: Family<Reason, Counter>) -> Self {
         let (open_requests, freed) = (AtomicUsize::new(0), watch::Sender::new(0));
-        ConnectionSlots { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
+        ConnectionLimiter { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, TakenSlots> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection of this peer, once one is free or another connection could be closed; none if the peer has
-    /// more than half of them and none can be spared.
+    /// A slot for a connection of this peer, once one is free or another connection is closed; `None` if the peer has
+    /// more than half of them and no connection can be closed.
     pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<ConnectionSlot> {
         let (began, mut freed) = (Instant::now(), self.freed.subscribe());
         loop {
@@ -133,7 +136,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Closes a connection, if one can be spared, and waits until it has ended.
+    /// Closes a connection, if there is a reason to, and waits until it has ended.
     pub(super) async fn make_room(&self) -> bool {
         let mut freed = self.freed.subscribe();
         self.close_one(true) && timeout(LOOK, freed.changed()).await.is_ok()
@@ -153,7 +156,7 @@ impl ConnectionSlots {
         }
         let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
         let oldest = of_most.min_by_key(|(_, open)| open.activity.opened()).map(|(number, _)| *number);
-        oldest.is_some_and(|number| self.close(&mut taken, number, Spare::Busy))
+        oldest.is_some_and(|number| self.close(&mut taken, number, EvictionReason::Busy))
     }
 
     /// Closes the connection with most requests, of the peer with most requests.
@@ -165,11 +168,11 @@ impl ConnectionSlots {
         let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
         let fullest = of_most.max_by_key(|(_, open)| open.activity.open()).map(|(number, _)| *number);
         if let Some(number) = fullest {
-            self.close(&mut taken, number, Spare::Busy);
+            self.close(&mut taken, number, EvictionReason::Busy);
         }
     }
 
-    fn close(&self, taken: &mut Taken, number: u64, spare: Spare) -> bool {
+    fn close(&self, taken: &mut TakenSlots, number: u64, spare: EvictionReason) -> bool {
         let Some(open) = taken.open.remove(&number) else { return false };
         debug!(peer = %open.peer, reason = spare.label(), "Closing a connection to accept another");
         self.closed.get_or_create(&Reason { reason: spare.label() }).inc();
@@ -184,24 +187,24 @@ impl ConnectionSlots {
         }
         let (number, close) = (taken.next, CancellationToken::new());
         taken.next += 1;
-        taken.open.insert(number, Open { peer, activity: activity.clone(), close: close.clone() });
+        taken.open.insert(number, OpenConnection { peer, activity: activity.clone(), close: close.clone() });
         Some(ConnectionSlot { places: self.clone(), number, peer, close })
     }
 
-    /// Closes the connection that can be spared most; false if all are answering. Idle ones of peers that have few connections
-    /// do not count unless `any` may go.
+    /// Closes the connection with the best reason; returns `false` if all have requests in progress. Idle ones of peers
+    /// with few connections are closed only with `any`.
     fn close_one(&self, any: bool) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
-        let of_all = taken.of_peers(|_| 1);
+        let of_all = taken.count_by_peer(|_| 1);
         let most = of_all.values().copied().max().unwrap_or_default();
-        let spare: Vec<(u64, IpAddr, Spare, Instant)> = taken
+        let spare: Vec<(u64, IpAddr, EvictionReason, Instant)> = taken
             .open
             .iter()
             .filter_map(|(number, open)| {
                 let (spare, since) = open.activity.spare(now)?;
                 let is_one_of_few = of_all.get(&open.peer).is_some_and(|count| count * 2 < most);
-                if spare == Spare::Idle && is_one_of_few && !any {
+                if spare == EvictionReason::Idle && is_one_of_few && !any {
                     return None;
                 }
                 Some((*number, open.peer, spare, since))
@@ -222,9 +225,9 @@ impl ConnectionSlots {
     }
 }
 
-impl Taken {
-    /// What the connections of each peer count together.
-    fn of_peers(&self, count: impl Fn(&Open) -> usize) -> HashMap<IpAddr, usize> {
+impl TakenSlots {
+    /// The sum of `count` over the connections of each peer.
+    fn count_by_peer(&self, count: impl Fn(&OpenConnection) -> usize) -> HashMap<IpAddr, usize> {
         let mut of_peers: HashMap<IpAddr, usize> = HashMap::new();
         for open in self.open.values() {
             *of_peers.entry(open.peer).or_default() += count(open);
@@ -233,8 +236,8 @@ impl Taken {
     }
 
     /// The peer with the most connections, and their number.
-    fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
-        self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
+    fn most(&self, count: impl Fn(&OpenConnection) -> usize) -> Option<(IpAddr, usize)> {
+        self.count_by_peer(count).into_iter().max_by_key(|(_, count)| *count)
     }
 }
 
@@ -246,8 +249,8 @@ mod tests {
         IpAddr::from([127, 0, 0, last])
     }
 
-    fn places(limit: usize) -> Arc<ConnectionSlots> {
-        Arc::new(ConnectionSlots::new(limit, 8, Family::default()))
+    fn places(limit: usize) -> Arc<ConnectionLimiter> {
+        Arc::new(ConnectionLimiter::new(limit, 8, Family::default()))
     }
 
     async fn after(seconds: u64) {

@@ -1,5 +1,5 @@
-//! The events of a watch for its consumers: objects that exist, objects that were deleted, and lists that are
-//! complete. Faults are counted and logged here, and the next attempt follows by itself.
+//! The observations of a watch for its consumers: existing objects, deleted objects, and complete lists. Faults are
+//! counted and logged here, and retried.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,12 +15,12 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use super::list_watch::{Fault, Report, Selection, list_watch};
+use super::list_watch::{Fault, ListWatchEvent, WatchSelection, list_watch};
 use crate::telemetry::metrics::{self, Metrics};
 use model::hub::ObjectKey;
 use schema::field::shortened;
 
-/// What a watch has shown.
+/// An observation of a watch.
 #[derive(Debug)]
 pub(crate) enum Observation<K> {
     /// An object that is there; `in_list` if it did not have to come or change for that.
@@ -35,7 +35,7 @@ pub(crate) enum Observation<K> {
     Failed(Fault),
 }
 
-/// A kind as logs and metrics name it.
+/// The names of a kind in logs and metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedKind {
     /// The label of metrics, which have no names that come from outside.
@@ -43,8 +43,8 @@ pub(crate) struct WatchedKind {
     /// Kind and API version of log lines.
     pub kind: String,
     pub version: String,
-    /// Whether the watch ends if the first list is answered with 404, because nothing serves the kind. Otherwise the kind belongs
-    /// to the installation, and is about to be served.
+    /// Whether the watch ends if the first list is answered with 404, because nothing serves the kind. Otherwise the
+    /// kind belongs to the installation, and is about to be served.
     pub ends_if_unserved: bool,
 }
 
@@ -54,7 +54,7 @@ impl WatchedKind {
         WatchedKind { metric: kind, kind: kind.to_owned(), version: version.to_owned(), ends_if_unserved: false }
     }
 
-    /// Logs that a list is complete. A kind without events is listed again every few minutes, which is no news.
+    /// Logs the first complete list. A kind without events is listed again every few minutes, which is not logged.
     fn note<K>(&self, seen: &Observation<K>) {
         let WatchedKind { kind, version, .. } = self;
         match seen {
@@ -67,10 +67,10 @@ impl WatchedKind {
     }
 }
 
-/// Follows the objects of a kind, for ever or until nothing serves it.
+/// Watches the objects of a kind; ends only when the kind is not served.
 pub(crate) fn follow<K>(
     api: Api<K>,
-    selection: Selection,
+    selection: WatchSelection,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
 ) -> BoxStream<'static, Observation<K>>
@@ -81,11 +81,11 @@ where
 }
 
 fn seen<K: Resource + 'static>(
-    reports: impl Stream<Item = Result<Report<K>, Fault>> + Send + 'static,
+    reports: impl Stream<Item = Result<ListWatchEvent<K>, Fault>> + Send + 'static,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
 ) -> impl Stream<Item = Observation<K>> + Send {
-    let start = (Box::pin(reports), Lists::default(), kind, metrics, None);
+    let start = (Box::pin(reports), ListProgress::default(), kind, metrics, None);
     stream::unfold(start, async |(mut reports, mut lists, kind, metrics, shown)| {
         // The consumer asks for more once it has taken over what it was given.
         let newest = metrics.watch_version.get_or_create(&metrics::Kind { kind: kind.metric }).clone();
@@ -93,9 +93,9 @@ fn seen<K: Resource + 'static>(
             newest.set(newest.get().max(shown));
         });
         let seen = match reports.next().await? {
-            Ok(Report::Bookmark | Report::Reopened) => Observation::Alive,
-            Ok(Report::Event(event)) => lists.seen(event),
-            Ok(Report::Listed { version }) => lists.listed(version),
+            Ok(ListWatchEvent::Bookmark | ListWatchEvent::Reopened) => Observation::Alive,
+            Ok(ListWatchEvent::Event(event)) => lists.seen(event),
+            Ok(ListWatchEvent::Listed { version }) => lists.listed(version),
             Err(fault) if kind.ends_if_unserved && !lists.has_listed && fault.is_not_found() => {
                 debug!(kind = kind.kind, version = kind.version, "The API server does not serve this kind");
                 return None;
@@ -128,14 +128,14 @@ fn version_of<K: Resource>(seen: &Observation<K>) -> Option<i64> {
     version?.parse().ok()
 }
 
-/// The list in progress: objects arrive one by one, and those that did not arrive are gone at its end.
+/// The list in progress: objects arrive one by one, and objects that did not arrive are deleted at its end.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct ListProgress {
     keys: BTreeSet<ObjectKey>,
     has_listed: bool,
 }
 
-impl Lists {
+impl ListProgress {
     pub(super) fn seen<K: Resource>(&mut self, event: Event<K>) -> Observation<K> {
         match event {
             Event::Init => {
@@ -165,7 +165,7 @@ pub(crate) fn key_of<K: Resource>(object: &K) -> ObjectKey {
     ObjectKey::new(part(&object.meta().namespace), part(&object.meta().name))
 }
 
-/// What became different in a store.
+/// A change of a store.
 #[derive(Debug)]
 pub(crate) enum StoreChange<'a, K> {
     /// This object was created, changed or deleted.
@@ -174,7 +174,7 @@ pub(crate) enum StoreChange<'a, K> {
     All,
 }
 
-/// A store of what a watch has shown.
+/// A store with the current objects of a watch.
 #[derive(Debug)]
 pub(crate) struct Mirror<K>
 where
@@ -192,7 +192,7 @@ where
     K: Resource + Lookup<DynamicType = <K as Resource>::DynamicType> + Clone + 'static,
     <K as Resource>::DynamicType: Eq + Hash + Clone,
 {
-    pub(crate) fn of(resource: <K as Resource>::DynamicType) -> Self {
+    pub(crate) fn for_resource(resource: <K as Resource>::DynamicType) -> Self {
         let writer = Writer::new(resource.clone());
         Mirror { store: writer.as_reader(), writer, resource, has_listed: false }
     }
@@ -201,8 +201,8 @@ where
         &self.store
     }
 
-    /// Takes over what a watch has shown, and tells of each change after it is in the store. The store is empty until the first list
-    /// is complete.
+    /// Applies an observation, and reports each change after it is in the store. The store is empty until the first
+    /// list is complete.
     pub(crate) fn take(&mut self, seen: Observation<K>, mut changed: impl FnMut(StoreChange<'_, K>)) {
         match seen {
             Observation::There { object, .. } if !self.has_listed => {
@@ -260,7 +260,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
     const PATH: &str = "/api/v1/configmaps";
 
@@ -269,11 +269,11 @@ mod tests {
     }
 
     /// A mirror, and what it has told.
-    struct Seen(Lists, Mirror<ConfigMap>);
+    struct Seen(ListProgress, Mirror<ConfigMap>);
 
     impl Seen {
         fn new() -> Self {
-            Seen(Lists::default(), Mirror::of(()))
+            Seen(ListProgress::default(), Mirror::for_resource(()))
         }
 
         fn take(&mut self, events: Vec<Event<ConfigMap>>) -> Vec<String> {
@@ -328,13 +328,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn faults_are_counted_and_watches_of_unserved_kinds_end() {
-        let unserved = || Answer::error(404, "the server could not find the requested resource");
+        let unserved = || ScriptedAnswer::error(404, "the server could not find the requested resource");
         for (ends_if_unserved, errors) in [(true, 0), (false, 1)] {
             let (script, metrics) = (Script::default(), Arc::new(Metrics::default()));
             script.get(PATH, &[], unserved());
-            script.get(PATH, &[], Answer::ok(json!({"metadata": {"resourceVersion": "1"}, "items": []})));
+            script.get(PATH, &[], ScriptedAnswer::ok(json!({"metadata": {"resourceVersion": "1"}, "items": []})));
             let kind = WatchedKind { ends_if_unserved, ..WatchedKind::own("ConfigMap", "v1") };
-            let mut seen = follow::<ConfigMap>(Api::all(script.client()), Selection::default(), kind, metrics.clone());
+            let mut seen =
+                follow::<ConfigMap>(Api::all(script.client()), WatchSelection::default(), kind, metrics.clone());
             match seen.next().await {
                 None => assert!(ends_if_unserved),
                 Some(Observation::Failed(fault)) => assert!(!ends_if_unserved && fault.is_not_found()),

@@ -1,4 +1,4 @@
-//! Objects as the API server wrote them.
+//! Objects in the unchanged text of the API server.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use serde_json::value::RawValue;
 
 use model::hub::ObjectKey;
 
-/// An object as it was written, to the letter, with what a watch has to know of it.
+/// The unchanged text of an object, with the metadata that a watch needs.
 ///
-/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a
-/// list has many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
+/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a list has
+/// many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct RawObject {
     /// Name, namespace and resourceVersion, and nothing else.
     metadata: ObjectMeta,
     text: Box<RawValue>,
 }
 
-impl Written {
+impl RawObject {
     /// Namespace and name.
     pub(super) fn key(&self) -> ObjectKey {
         let part = |part: &Option<String>| part.clone().unwrap_or_default();
@@ -34,30 +34,30 @@ impl Written {
     }
 }
 
-impl<'de> Deserialize<'de> for Written {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Object {
-            metadata: Names,
+        struct RawMetadata {
+            metadata: ObjectNames,
         }
 
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Names {
+        struct ObjectNames {
             name: Option<String>,
             namespace: Option<String>,
             resource_version: Option<String>,
         }
 
         let text: Box<RawValue> = Deserialize::deserialize(deserializer)?;
-        let Object { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        let Names { name, namespace, resource_version } = metadata;
+        let RawMetadata { metadata } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let ObjectNames { name, namespace, resource_version } = metadata;
         let metadata = ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() };
-        Ok(Written { metadata, text })
+        Ok(RawObject { metadata, text })
     }
 }
 
-impl kube::Resource for Written {
+impl kube::Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn objects_stay_as_they_are_written_and_nothing_is_kept_twice() {
         let list = format!(r#"{{"kind":"ClusterList","apiVersion":"v1","metadata":{{}},"items":[{OBJECT}]}}"#);
-        let list: ObjectList<Written> = serde_json::from_str(&list).unwrap();
+        let list: ObjectList<RawObject> = serde_json::from_str(&list).unwrap();
         let event = format!(r#"{{"type":"ADDED","object":{OBJECT}}}"#);
-        let Ok(WatchEvent::Added(added)) = serde_json::from_str::<WatchEvent<Written>>(&event) else { panic!() };
+        let Ok(WatchEvent::Added(added)) = serde_json::from_str::<WatchEvent<RawObject>>(&event) else { panic!() };
         for object in [&list.items[0], &added] {
             assert_eq!((object.text(), object.key().to_string().as_str()), (OBJECT, "/a"));
             assert_eq!(object.resource_version().as_deref(), Some("7"));
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_text_without_readable_metadata_is_no_object() {
         for wrong in ["{}", "[]", r#"{"metadata":5}"#, r#"{"metadata":{"name":5}}"#] {
-            assert!(serde_json::from_str::<Written>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<RawObject>(wrong).is_err(), "{wrong}");
         }
     }
 }

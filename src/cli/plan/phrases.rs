@@ -43,7 +43,7 @@ pub(super) fn summary(report: &ComparisonReport) -> String {
     planned + &failed + &refused + denied + &held
 }
 
-/// What becomes of the classes that no Cluster uses, in a few words each.
+/// Short descriptions of the changes of classes that no Cluster uses.
 fn of_classes(report: &ComparisonReport) -> Vec<String> {
     let samples = || report.groups.iter().filter(|group| group.is_sample());
     let number =
@@ -98,7 +98,7 @@ fn numbers(machines: &MachineCounts) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// The Clusters of a group, what is done to them, and what becomes of their machines.
+/// The Clusters of a group, their changes, and the effect on their machines.
 pub(super) fn headline(group: &ChangeGroup) -> String {
     let has_machines = !group.steps.is_empty() && !matches!(group.about.fate, Fate::Sample | Fate::Class);
     let machines = if has_machines { format!(": {}", machines(&group.machines)) } else { String::new() };
@@ -149,7 +149,7 @@ pub(super) fn most_affected(report: &ComparisonReport) -> Option<String> {
 }
 
 /// A write of one object, or of all objects of its role.
-pub(super) struct Step<'a> {
+pub(super) struct StepPhrase<'a> {
     pub action: &'static str,
     pub object: String,
     /// The name that the object takes the place of.
@@ -158,9 +158,9 @@ pub(super) struct Step<'a> {
     pub changes: &'a [ChangeReport],
 }
 
-impl<'a> Step<'a> {
-    fn of_cluster(step: &'a StepReport) -> Self {
-        Step {
+impl<'a> StepPhrase<'a> {
+    fn for_cluster(step: &'a StepReport) -> Self {
+        StepPhrase {
             action: step.action,
             object: format!("{} {}", step.kind, step.name),
             replaces: step.replaces.as_deref(),
@@ -176,7 +176,7 @@ impl<'a> Step<'a> {
             role if role == kind => kind.clone(),
             role => format!("{kind} ({role})"),
         };
-        Step { action, object, replaces: None, reason, changes }
+        StepPhrase { action, object, replaces: None, reason, changes }
     }
 
     /// Why it is done, where no change of a field says so.
@@ -190,14 +190,14 @@ impl<'a> Step<'a> {
 }
 
 /// The text of a group. That of a single Cluster has the names of its objects.
-pub(super) fn steps(group: &ChangeGroup) -> Vec<Step<'_>> {
+pub(super) fn steps(group: &ChangeGroup) -> Vec<StepPhrase<'_>> {
     match &group.alone {
-        Some(report) => report.steps.iter().map(Step::of_cluster).collect(),
-        None => group.steps.iter().map(Step::of_group).collect(),
+        Some(report) => report.steps.iter().map(StepPhrase::for_cluster).collect(),
+        None => group.steps.iter().map(StepPhrase::of_group).collect(),
     }
 }
 
-/// What becomes of the machines, a line for each object or role.
+/// The effect on machines, a line for each object or role.
 pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
     let of_cluster = |roll: &RollReport| {
         let object = format!("{} {}", roll.kind, roll.name);
@@ -214,7 +214,7 @@ pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
     }
 }
 
-/// What may become of the machines instead.
+/// The alternative to a replacement of the machines.
 fn proviso(in_place: Option<&str>, certainty: &str) -> String {
     match in_place {
         Some(extension) => format!(", or updated in place, if the extension {extension} agrees"),
@@ -224,10 +224,16 @@ fn proviso(in_place: Option<&str>, certainty: &str) -> String {
 }
 
 /// From when on machines are replaced, if that is later, and how many at a time.
-type Pace<'a> = (Option<&'a str>, Option<i64>);
+type RolloutPace<'a> = (Option<&'a str>, Option<i64>);
 
-/// What becomes of the machines of one object, or of all objects of a role.
-fn rolled(object: &str, machines: &MachineCounts, (from, at_a_time): Pace<'_>, proviso: &str, reason: &str) -> String {
+/// The effect on the machines of one object, or of all objects of a role.
+fn rolled(
+    object: &str,
+    machines: &MachineCounts,
+    (from, at_a_time): RolloutPace<'_>,
+    proviso: &str,
+    reason: &str,
+) -> String {
     let from = from.map(|from| format!(" from {from} on")).unwrap_or_default();
     let pace = match (machines.replaced, at_a_time) {
         (Some(0), _) | (_, None) => String::new(),
