@@ -1,4 +1,4 @@
-//! What tests of several crates use: how often properties are tried, how long something takes, what is logged, and fixtures.
+//! Helpers for the tests of several crates: numbers of cases, time measurement, captured log lines, and fixtures.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails")]
 
@@ -11,15 +11,15 @@ use proptest::test_runner::Config;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// So many cases, unless `PROPTEST_CASES` asks for others: CI is in a hurry, a night is not (`docs/testing.md`).
+/// A configuration with `usual` cases per property, or with the number in `PROPTEST_CASES` (`docs/testing.md`).
 pub fn cases(usual: u32) -> Config {
     let config = Config::default();
     let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
     Config { cases: if is_asked { config.cases } else { usual }, ..config }
 }
 
-/// What `act` returns, and how long this thread was at it: the time of the processor where the system tells, since other
-/// tests want it as well.
+/// The result of `act` and the time that this thread took for it. This is processor time where the system reports it,
+/// because other tests run at the same time.
 pub fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
     let (begun, before) = (Instant::now(), on_processor());
     let result = act();
@@ -27,7 +27,7 @@ pub fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
     (result, taken.unwrap_or_else(|| begun.elapsed()))
 }
 
-/// How long this thread has been on a processor.
+/// The processor time of this thread.
 fn on_processor() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(told.split(' ').next()?.parse().ok()?))

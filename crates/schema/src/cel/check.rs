@@ -165,7 +165,7 @@ impl Checker<'_> {
         let member = match self.resolved(&inner) {
             CelType::Object(structure) => {
                 let names = || structure.fields.keys().map(|name| &**name);
-                let known = structure.fields.get(field);
+                let known = structure.field(field);
                 let unknown = || self.unknown(expr.at, format!("undefined field {field:?}"), field, names);
                 known.ok_or_else(unknown)?.decl.ty.clone()
             }

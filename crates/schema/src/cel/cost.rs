@@ -175,7 +175,7 @@ impl<'a> Estimator<'a> {
             SelectMode::Optional => Estimate::made(operand.cost.saturating_add(1), size_of_type(ty)),
             SelectMode::Plain => {
                 let path = operand.path.below(self.root, |decl| {
-                    decl.structure().and_then(|structure| structure.fields.get(field)).map(|field| &field.decl)
+                    decl.structure().and_then(|structure| structure.field(field)).map(|field| &field.decl)
                 });
                 Estimate::at(operand.cost.saturating_add(1), path, ty)
             }

@@ -158,7 +158,7 @@ impl<'v> Evaluator<'v, '_> {
             (Val::Map(map), key) => map.get(key, self.meter)?,
             (Val::Object(members, structure), Val::Text(name)) => {
                 self.meter.work(name.as_str().len())?;
-                let field = structure.fields.get(name.as_str());
+                let field = structure.field(name.as_str());
                 let member = field.and_then(|field| Some((members.get(&field.name)?, &field.decl)));
                 member.map(|(member, decl)| view(member, decl, self.meter)).transpose()?
             }
@@ -431,7 +431,7 @@ fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u6
 }
 
 fn declared<'v>(structure: &'v ObjectDecl, field: &str) -> Result<&'v FieldDecl, EvalError> {
-    structure.fields.get(field).ok_or_else(|| EvalError::failed(format!("no such field: {field}")))
+    structure.field(field).ok_or_else(|| EvalError::failed(format!("no such field: {field}")))
 }
 
 fn position(key: &Val<'_>) -> Option<i64> {

@@ -163,6 +163,15 @@ pub(crate) struct ObjectDecl {
     pub fields: BTreeMap<String, FieldDecl>,
 }
 
+impl ObjectDecl {
+    /// The property with this name in expressions. A reserved word names its property with and without underscores
+    /// (CEL-027).
+    pub(super) fn field(&self, name: &str) -> Option<&FieldDecl> {
+        let reserved = || parse::RESERVED.contains(&name).then(|| format!("__{name}__"));
+        self.fields.get(name).or_else(|| self.fields.get(&reserved()?))
+    }
+}
+
 /// A property.
 #[derive(Debug)]
 pub(crate) struct FieldDecl {
