@@ -223,7 +223,7 @@ fn every_metric_of_the_program_is_explained() {
 #[test]
 fn the_controllers_and_outcomes_of_machines_are_explained() {
     let text = read("docs/metrics.md");
-    let source = read("crates/server/src/reconciler/lifecycle/mod.rs");
+    let source = read("crates/server/src/reconciler/lifecycle.rs");
     let (_, names) = source.split_once("fn controller_name(").unwrap();
     let names = names.split("\n}\n").next().unwrap().lines().filter_map(|line| line.split_once("=> \""));
     let names: BTreeSet<&str> = names.map(|(_, rest)| rest.split('"').next().unwrap()).collect();
