@@ -245,7 +245,7 @@ fn key(api_version: &str, kind: &str) -> KindVersion {
 
 /// Why the schemas of a definition are not known.
 #[derive(Debug, thiserror::Error)]
-enum SchemaError {
+enum SchemaReadError {
     #[error(transparent)]
     InvalidSegment(#[from] InvalidSegment),
     #[error("{}", describe(.0))]
@@ -262,13 +262,16 @@ enum SchemaError {
 ///
 /// # Errors
 /// When it cannot be read, is deleted, or does not decode.
-async fn read_definition(client: &kube::Client, wanted: &MissingDefinition) -> Result<CachedDefinition, SchemaError> {
+async fn read_definition(
+    client: &kube::Client,
+    wanted: &MissingDefinition,
+) -> Result<CachedDefinition, SchemaReadError> {
     let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let one = resource.one_of_cluster::<RawObject>(client.clone(), &wanted.name)?;
-    let found = one.get_opt().await.map_err(SchemaError::Api)?.ok_or(SchemaError::Missing)?;
+    let found = one.get_opt().await.map_err(SchemaReadError::Api)?.ok_or(SchemaReadError::Missing)?;
     let versions = wanted.versions.clone();
     let compile = move || Ok(compiled(&json::value(found.text())?, &versions));
-    tokio::task::spawn_blocking(compile).await.map_err(SchemaError::Uncompiled)?
+    tokio::task::spawn_blocking(compile).await.map_err(SchemaReadError::Uncompiled)?
 }
 
 /// The compiled schemas of these versions of a definition.

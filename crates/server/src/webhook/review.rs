@@ -282,7 +282,8 @@ impl ReviewHandler {
     ) -> ComputeResult<(Verdict, Arc<DecodedRequest>), (ReviewInput, ReviewContext<'a>), ReviewError> {
         loop {
             let is_blocking = context.pool == Pool::Blocking;
-            let round = Round { input, world, settings: self.settings.clone(), evaluate: self.evaluate, is_blocking };
+            let round =
+                EvaluationRound { input, world, settings: self.settings.clone(), evaluate: self.evaluate, is_blocking };
             let evaluated = self.run(context, |stop| round.run(stop)).await?.map_err(ReviewError::Undecodable)?;
             (input, world) = (ReviewInput::Decoded(evaluated.question.clone()), evaluated.world);
             if let Some(verdict) = evaluated.verdict {
@@ -390,7 +391,7 @@ fn run_inline<T>(work: impl FnOnce(Stop) -> T) -> Result<T, ReviewError> {
 }
 
 /// One round of the evaluation of a review.
-struct Round {
+struct EvaluationRound {
     input: ReviewInput,
     world: World,
     settings: Arc<AdmissionSettings>,
@@ -408,7 +409,7 @@ struct Evaluated {
     world: World,
 }
 
-impl Round {
+impl EvaluationRound {
     /// Decodes the objects, if they are not yet, and evaluates the question.
     ///
     /// # Errors

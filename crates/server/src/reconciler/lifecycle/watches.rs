@@ -159,7 +159,7 @@ impl WatchSource {
 
 /// Why the version of a kind is not known.
 #[derive(Debug, thiserror::Error)]
-enum VersionError {
+enum KindVersionError {
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     #[error("CustomResourceDefinition {0} has no contract label")]
@@ -170,7 +170,7 @@ enum VersionError {
 async fn version_of(
     definitions: &Definitions,
     kind: &GroupKind,
-) -> Result<Option<(String, Option<Contract>)>, VersionError> {
+) -> Result<Option<(String, Option<Contract>)>, KindVersionError> {
     if kind.group.is_empty() {
         return Ok(Some(("v1".to_owned(), None)));
     }
@@ -183,7 +183,7 @@ async fn version_of(
     if &*kind.group == GROUP {
         return Ok(Some(("v1beta2".to_owned(), None)));
     }
-    let version = newest_version(&labels).ok_or(VersionError::NoContract(name))?;
+    let version = newest_version(&labels).ok_or(KindVersionError::NoContract(name))?;
     Ok(Some((version.to_owned(), listed(&labels, version))))
 }
 
