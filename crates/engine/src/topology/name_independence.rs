@@ -71,8 +71,13 @@ fn class_ignores_names(class: &ClusterClass) -> bool {
         && patches.iter().all(patch_ignores_names)
 }
 
-/// Whether inline patches may read the name of a worker's template, so that its rotation changes what they write.
-pub(super) fn reads_template_names(patches: &[Patch]) -> bool {
+/// Whether the inline patches of a class may read the name of a worker's template, so that its rotation changes what they
+/// write; they are read for it once.
+pub(super) fn reads_template_names(class: &Class) -> bool {
+    class.reads_template_names(|class| patches_read_template_names(&class.spec.patches))
+}
+
+fn patches_read_template_names(patches: &[Patch]) -> bool {
     let contains_name =
         |path: &[&str]| TEMPLATE_NAMES.iter().any(|name| name.starts_with(path) || path.starts_with(name));
     let template_reads = |template: &str| {
@@ -201,7 +206,7 @@ mod tests {
         let patch = |from: serde_json::Value| {
             let operation = serde_json::json!({"op": "add", "path": "/spec", "valueFrom": from});
             let patch = serde_json::json!({"name": "p", "definitions": [{"jsonPatches": [operation]}]});
-            reads_template_names(&[serde_json::from_value(patch).unwrap()])
+            patches_read_template_names(&[serde_json::from_value(patch).unwrap()])
         };
         for (variable, want) in [
             ("builtin.machineDeployment.infrastructureRef.name", true),

@@ -19,6 +19,7 @@ pub struct Class {
     slot: ClassSlot,
     deprecates: bool,
     is_nameless: OnceLock<bool>,
+    reads_template_names: OnceLock<bool>,
     summary: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -31,8 +32,9 @@ impl Class {
         object.share_definitions();
         let deprecates =
             variables::current(&object).is_some_and(|definitions| variables::have_deprecated(&definitions));
-        let (is_nameless, summary) = (OnceLock::new(), OnceLock::new());
-        let class = Class { object, slot: ClassSlot::new(library), deprecates, is_nameless, summary };
+        let slot = ClassSlot::new(library);
+        let (is_nameless, reads_template_names, summary) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let class = Class { object, slot, deprecates, is_nameless, reads_template_names, summary };
         let mut allowance = SchemaAllowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
@@ -57,6 +59,11 @@ impl Class {
     /// Whether it is independent of Cluster names, computed once by the layer above.
     pub fn is_nameless(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
         *self.is_nameless.get_or_init(|| find_out(&self.object))
+    }
+
+    /// Whether its patches may read names of templates, computed once by the layer above.
+    pub fn reads_template_names(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
+        *self.reads_template_names.get_or_init(|| find_out(&self.object))
     }
 
     /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes. There is one such

@@ -162,12 +162,16 @@ impl Checker<'_> {
             CelType::Optional(inner) => ((*inner).clone(), true),
             other => (other, false),
         };
+        let mut field = field.to_owned();
         let member = match self.resolved(&inner) {
             CelType::Object(structure) => {
                 let names = || structure.fields.keys().map(|name| &**name);
-                let known = structure.field(field);
-                let unknown = || self.unknown(expr.at, format!("undefined field {field:?}"), field, names);
-                known.ok_or_else(unknown)?.decl.ty.clone()
+                let unknown = || self.unknown(expr.at, format!("undefined field {field:?}"), &field, names);
+                let (declared, known) = structure.entry(&field).ok_or_else(unknown)?;
+                let ty = known.decl.ty.clone();
+                // Evaluations find the field by its declared name at once.
+                field.clone_from(declared);
+                ty
             }
             CelType::Map(parts) => {
                 if !self.fits(&CelType::Text, &parts.0) {
@@ -185,7 +189,7 @@ impl Checker<'_> {
             SelectMode::Plain => member,
         };
         let how = if was_optional && how == SelectMode::Plain { SelectMode::Optional } else { how };
-        Ok(CelNode { op: Op::Select { of: Box::new(of), field: field.to_owned(), how }, ty })
+        Ok(CelNode { op: Op::Select { of: Box::new(of), field, how }, ty })
     }
 }
 

@@ -29,6 +29,8 @@ struct Estimate<'a> {
     path: SchemaPath<'a>,
     /// The size of an element, if the value is a list or map that the expression makes.
     element: Option<SizeRange>,
+    /// The function because of which the value has no maximum size.
+    unbounded: Option<&'static str>,
 }
 
 /// The place of a value in the schema, as Kubernetes' estimator tracks it.
@@ -67,11 +69,11 @@ impl<'a> SchemaPath<'a> {
 impl<'a> Estimate<'a> {
     /// A value that the expression makes.
     fn made(cost: u64, size: SizeRange) -> Estimate<'a> {
-        Estimate { cost, size, path: SchemaPath::None, element: None }
+        Estimate { cost, size, path: SchemaPath::None, element: None, unbounded: None }
     }
 
     fn at(cost: u64, path: SchemaPath<'a>, ty: &CelType) -> Estimate<'a> {
-        Estimate { cost, size: path.size(ty), path, element: None }
+        Estimate { cost, size: path.size(ty), path, element: None, unbounded: None }
     }
 }
 
@@ -111,7 +113,8 @@ impl<'a> Estimator<'a> {
                 let (condition, yes, no) = (self.node(&parts.0), self.node(&parts.1), self.node(&parts.2));
                 let cost = condition.cost.saturating_add(yes.cost.max(no.cost));
                 let element = yes.element.zip(no.element).map(|(yes, no)| yes.or(no));
-                Estimate { element, ..Estimate::made(cost, yes.size.or(no.size)) }
+                let unbounded = yes.unbounded.or(no.unbounded);
+                Estimate { element, unbounded, ..Estimate::made(cost, yes.size.or(no.size)) }
             }
             Op::Index { of, optional } => self.index(&of.0, &of.1, *optional, &node.ty),
             Op::Call { function, args } | Op::Search { function, args, .. } => self.call(function, args, &node.ty),
@@ -210,20 +213,27 @@ impl<'a> Estimator<'a> {
         let candidates = candidates(function, nodes);
         let mut price = 0;
         let mut result: Option<SizeRange> = None;
+        let of_arguments = args.iter().find_map(|arg| arg.unbounded);
+        let mut unbounded = None;
         for candidate in candidates {
-            let size = call.result(candidate).unwrap_or_else(|| size_of_type(ty));
+            let known = call.result(candidate);
+            let size = known.unwrap_or_else(|| size_of_type(ty));
+            if size.max == u64::MAX {
+                unbounded = unbounded.or(of_arguments).or_else(|| known.is_none().then_some(candidate.name));
+            }
             price = price.max(call.price(candidate, size));
             result = Some(result.map_or(size, |other| other.or(size)));
         }
         if price > PER_RULE && self.unbounded.is_none() {
-            self.unbounded = nodes.iter().zip(&args).find_map(|(node, arg)| unbounded_function(node, arg.size));
+            self.unbounded = of_arguments;
         }
         let adds_lists = function.name == "+" && matches!(ty, CelType::List(_));
         let element = match args.as_slice() {
             [first, second] if adds_lists => first.element.zip(second.element).map(|(first, second)| first.or(second)),
             _ => None,
         };
-        Estimate { element, ..Estimate::made(cost.saturating_add(price), result.unwrap_or(SizeRange::UNKNOWN)) }
+        let size = result.unwrap_or(SizeRange::UNKNOWN);
+        Estimate { element, unbounded, ..Estimate::made(cost.saturating_add(price), size) }
     }
 
     /// The maximum size of the texts in a list that is the first argument; zero for elements of other types.
@@ -287,7 +297,7 @@ impl<'a> Estimator<'a> {
         let turn = body.cost.saturating_add(filter).saturating_add(turn);
         let cost = range.cost.saturating_add(once).saturating_add(size.saturating_mul(turn));
         if cost > PER_RULE && self.unbounded.is_none() {
-            self.unbounded = unbounded_function(&repeat.range, range.size);
+            self.unbounded = range.unbounded;
         }
         match repeat.form {
             LoopForm::All | LoopForm::Exists | LoopForm::ExistsOne => Estimate::made(cost, SizeRange::fixed(1)),
@@ -327,7 +337,11 @@ impl CallSizes<'_, '_> {
                 let (start, end) = (literal_number(start).unwrap_or(0), literal_number(end).unwrap_or(list.max));
                 Some(SizeRange::fixed(end.wrapping_sub(start)))
             }
-            ("split", [_, _, most]) => Some(SizeRange::up_to(literal_integer(most).unwrap_or(list.max))),
+            // A negative number is no limit.
+            ("split", [_, _, most]) => {
+                let most = literal_integer(most).map(|most| u64::try_from(most).unwrap_or(u64::MAX));
+                Some(SizeRange::up_to(most.unwrap_or(list.max)))
+            }
             _ => function.result_size.map(|of| of(&|at| self.arg(at))),
         }
     }
@@ -366,19 +380,6 @@ fn candidates(function: &'static Function, nodes: &[CelNode]) -> Vec<&'static Fu
         .collect()
 }
 
-/// The function that makes a value without a maximum size.
-fn unbounded_function(node: &CelNode, size: SizeRange) -> Option<&'static str> {
-    match &node.op {
-        Op::Call { function, args } | Op::Search { function, args, .. } if size.max == u64::MAX => {
-            // An operator passes on the size of its arguments.
-            let inner = args.iter().find_map(|arg| unbounded_function(arg, size));
-            let is_named = function.name.starts_with(|c: char| c.is_ascii_alphabetic());
-            inner.or_else(|| is_named.then_some(function.name))
-        }
-        _ => None,
-    }
-}
-
 /// The declaration of the elements of a list or of the values of a map.
 fn element_of(decl: &Decl) -> Option<&Decl> {
     decl.element.as_deref()
@@ -411,16 +412,12 @@ fn union(sizes: Vec<SizeRange>) -> SizeRange {
 
 /// The value of a literal integer; zero if it is negative.
 fn literal_number(node: &CelNode) -> Option<u64> {
-    match node.op {
-        Op::Literal(Constant::Int(number)) => Some(u64::try_from(number).unwrap_or(0)),
-        _ => None,
-    }
+    literal_integer(node).map(|number| u64::try_from(number).unwrap_or(0))
 }
 
-/// The value of a literal integer; a negative one is no limit.
-fn literal_integer(node: &CelNode) -> Option<u64> {
+fn literal_integer(node: &CelNode) -> Option<i64> {
     match node.op {
-        Op::Literal(Constant::Int(number)) => Some(u64::try_from(number).unwrap_or(u64::MAX)),
+        Op::Literal(Constant::Int(number)) => Some(number),
         _ => None,
     }
 }

@@ -167,8 +167,13 @@ impl ObjectDecl {
     /// The property with this name in expressions. A reserved word names its property with and without underscores
     /// (CEL-027).
     pub(super) fn field(&self, name: &str) -> Option<&FieldDecl> {
+        self.entry(name).map(|(_, field)| field)
+    }
+
+    /// The property with this name, and the name under which it is declared.
+    pub(super) fn entry(&self, name: &str) -> Option<(&String, &FieldDecl)> {
         let reserved = || parse::RESERVED.contains(&name).then(|| format!("__{name}__"));
-        self.fields.get(name).or_else(|| self.fields.get(&reserved()?))
+        self.fields.get_key_value(name).or_else(|| self.fields.get_key_value(&reserved()?))
     }
 }
 

@@ -76,7 +76,7 @@ impl TopologySimulator {
         }
         // A patch that reads the new name of a rotated template changes the worker once more, before the next worker upgrades.
         let rotates = plan.steps.iter().any(|step| step.action == StepAction::Rotate);
-        if rotates && reads_template_names(&observed.blueprint.class.spec.patches) {
+        if rotates && reads_template_names(&observed.blueprint.class) {
             return None;
         }
         Some(Ahead { rounds: rounds(plan, &numbers)?, observed })

@@ -127,6 +127,29 @@ fn schemas_are_refused_for_their_cost_where_kubernetes_refuses_them() {
 }
 
 #[test]
+fn a_refusal_names_the_function_whose_result_has_no_maximum_size() {
+    // CEL-028
+    for (message, want) in [
+        ("'is ' + string(self.n)", Some("string")),
+        ("self.a.lowerAscii() + string(self.n)", Some("string")),
+        ("(self.n > 1 ? self.a : self.a.lowerAscii().charAt(0)) + 'x'", Some("charAt")),
+        ("string(self.n).substring(1) + self.a.trim()", Some("string")),
+        ("[self.a].map(x, self.u.map(y, y + y).join(x)).join('')", None),
+        ("self.a.lowerAscii() + self.a.trim()", None),
+    ] {
+        let definition: SchemaDefinition = serde_json::from_value(json!({"type": "object", "properties": {
+            "n": {"type": "integer"}, "a": {"type": "string", "maxLength": 20},
+            "u": {"type": "array", "items": {"type": "string"}}}}))
+        .unwrap();
+        let decl = Decl::for_node(&definition).unwrap();
+        let mut allowance = SchemaAllowance::unlimited();
+        let program =
+            Program::compile(message, &decl, ResultType::Text, &mut |pattern| pattern_of(pattern, &mut allowance));
+        assert_eq!(program.unwrap().unbounded, want, "{message}");
+    }
+}
+
+#[test]
 fn a_transition_rule_compares_by_key_and_only_with_old_values() {
     // CEL-021
     let schema: SchemaDefinition = serde_json::from_value(json!({"type": "object",
