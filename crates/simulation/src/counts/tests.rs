@@ -430,6 +430,12 @@ fn a_time_that_has_passed_replaces_machines_and_one_in_the_future_does_not() {
     let after =
         single.clone().at(template, &format!("{CONFIG}/joinConfiguration"), json!({"skipPhases": ["preflight"]}));
     assert_eq!(of_edit(&single, &timed(after)), Counts::new());
+    // Only the machines that joined are replaced now, or they are those that are too many.
+    let after =
+        timed(forge().at(template, &format!("{CONFIG}/joinConfiguration"), json!({"skipPhases": ["preflight"]})));
+    assert_eq!(of_edit(&forge(), &after), of_part("controlPlane", [2, 0, 0, 0]));
+    let fewer = after.at("Cluster", "/spec/topology/controlPlane/replicas", json!(1));
+    assert_eq!(of_edit(&forge(), &fewer), of_part("controlPlane", [0, 2, 0, 0]));
 }
 
 /// The class of the embedded provider, with a Cluster like that of [`forge`].

@@ -207,6 +207,16 @@ fn rotated(steps: &[PlanStep]) -> BTreeMap<Option<(WorkerKind, &str)>, Vec<&Plan
 /// A different leaf with its rollout rule.
 type DecisiveLeaf<'a> = (LeafDifference<'a>, &'static RolloutRule);
 
+/// The machines that a step replaces.
+struct Replacements<'a> {
+    /// The differences for which they are replaced.
+    decisive: Vec<DecisiveLeaf<'a>>,
+    /// Their number, and whether it is an estimate; see [`RollContext::outdated`].
+    outdated: Option<(Option<i64>, bool)>,
+    /// The time of `rollout.after` if none of them is replaced before.
+    from: Option<Timestamp>,
+}
+
 impl RollContext<'_> {
     fn roll(&self, step: &PlanStep) -> Option<Roll> {
         let owner = owner(&step.part, &step.object.kind).filter(|_| self.has_machines(&step.part))?;
@@ -248,17 +258,16 @@ impl RollContext<'_> {
         if had != wanted {
             roll.reason = "the number of its replicas changes".to_owned();
         }
-        let decisive = self.decisive(step, owner, before);
-        if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
-            // Outdated machines are the first to be deleted when there are too many.
-            let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
+        let Replacements { decisive, outdated, from } =
+            self.replacements(step, owner, before, had.or(wanted), machines.removed);
+        if let Some((outdated, is_estimated)) = outdated {
             let at_least = outdated.unwrap_or_else(|| least(step, before));
             (machines.replaced, machines.at_least) = (outdated, at_least);
             roll.certainty = certainty(step, &decisive, is_estimated);
             roll.at_a_time = at_a_time(step, owner, outdated);
             roll.reason = self.reason(step, &decisive);
             roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
-            roll.from = self.begins_at(step, decisive, before, had.or(wanted));
+            roll.from = from;
             if owner == RolloutOwner::MachineDeployment && is_on_delete(step) {
                 machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
@@ -281,19 +290,44 @@ impl RollContext<'_> {
         }
     }
 
-    /// The time at which machines are replaced, if no other change replaces some of them now.
-    fn begins_at(
+    /// The machines that a step replaces next (ROLL-6, ROLL-10): at once, or else when `rollout.after` has passed.
+    fn replacements<'a>(
         &self,
-        step: &PlanStep,
-        decisive: Vec<DecisiveLeaf<'_>>,
+        step: &'a PlanStep,
+        owner: RolloutOwner,
         before: &Object,
         all: Option<i64>,
-    ) -> Option<Timestamp> {
-        let is_timed = |(_, row): &DecisiveLeaf<'_>| row.effect == RolloutEffect::ReplacesAfter;
-        let (timed, at_once): (Vec<_>, Vec<_>) = decisive.into_iter().partition(is_timed);
-        let latest = timed.iter().filter_map(|(leaf, _)| time(leaf.to)).max()?;
-        let is_in_future = self.now.is_some_and(|now| latest > now);
-        (is_in_future && self.outdated(step, &at_once, before, all).is_none()).then_some(latest)
+        removed: Option<i64>,
+    ) -> Replacements<'a> {
+        let count = |decisive: &[DecisiveLeaf<'_>]| {
+            let (outdated, is_estimated) = self.outdated(step, decisive, before, all)?;
+            // Outdated machines are the first to be deleted when there are too many.
+            let remaining = |number: i64| number.saturating_sub(removed.unwrap_or_default()).max(0);
+            Some((outdated.map(remaining), is_estimated))
+        };
+        let decisive = self.decisive(step, owner, before);
+        let Some(latest) = self.replaces_later(&decisive) else {
+            let outdated = count(&decisive);
+            return Replacements { decisive, outdated, from: None };
+        };
+        let is_at_once = |(_, row): &&DecisiveLeaf<'a>| row.effect != RolloutEffect::ReplacesAfter;
+        let at_once: Vec<DecisiveLeaf<'a>> = decisive.iter().filter(is_at_once).cloned().collect();
+        match count(&at_once) {
+            Some((number, is_estimated)) if number != Some(0) => {
+                Replacements { decisive: at_once, outdated: Some((number, is_estimated)), from: None }
+            }
+            _ => {
+                let outdated = count(&decisive);
+                Replacements { decisive, outdated, from: Some(latest) }
+            }
+        }
+    }
+
+    /// The time of `rollout.after`, if it is in the future.
+    fn replaces_later(&self, decisive: &[DecisiveLeaf<'_>]) -> Option<Timestamp> {
+        let timed = decisive.iter().filter(|(_, row)| row.effect == RolloutEffect::ReplacesAfter);
+        let latest = timed.filter_map(|(leaf, _)| time(leaf.to)).max()?;
+        self.now.is_some_and(|now| latest > now).then_some(latest)
     }
 
     /// The differences that make a controller replace machines.
