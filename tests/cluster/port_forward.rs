@@ -14,6 +14,7 @@ use topologist::tls::authority::IssuedCertificate;
 use crate::harness::extension::{TestExtension, patched};
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::stream;
+use crate::harness::programs;
 use crate::plan_live::{KINDS, bundle, definition, plan_as, rolled_out};
 
 /// A node whose Pods are processes of this machine.
@@ -31,18 +32,12 @@ impl Drop for Node {
 
 impl Node {
     fn start(folder: &Path) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
-        let mut build = Command::new("bash");
-        build.arg(script).arg("node").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build node failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
         let issued = IssuedCertificate::generate(&["127.0.0.1".to_owned()], 1).unwrap();
         let [certificate, key] = [("tls.crt", &issued.certificate), ("tls.key", &issued.key)].map(|(name, text)| {
             fs::write(folder.join(name), text).unwrap();
             folder.join(name)
         });
-        let mut program = Command::new(Path::new(printed.lines().last().unwrap()).join("node"));
+        let mut program = Command::new(programs::folder("node").join("node"));
         program.arg("-cert").arg(certificate).arg("-key").arg(key).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = program.spawn().unwrap();
         let mut line = String::new();

@@ -22,6 +22,7 @@ use kube::api::{Api, PostParams};
 use serde_json::json;
 
 use super::kubernetes::Kubernetes;
+use super::programs;
 
 /// How long the start may take on a busy machine.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -39,7 +40,7 @@ impl ControllerManager {
         let folder = tempfile::tempdir().unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
         let mut command = Command::new("bash");
-        command.arg(scripts().join("attend")).arg(program()).args(arguments(kubernetes.kubeconfig()));
+        command.arg(programs::scripts().join("attend")).arg(program()).args(arguments(kubernetes.kubeconfig()));
         // In a process group of its own, so that Ctrl-C ends the tests and leaves the script to clean up.
         command.process_group(0).stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         let attendant = command.spawn().expect("tests/kubernetes/attend starts");
@@ -91,19 +92,7 @@ fn arguments(kubeconfig: &Path) -> Vec<String> {
     [kubeconfig].into_iter().chain(others.map(str::to_owned)).collect()
 }
 
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
-}
-
-/// kube-controller-manager, built if need be; its progress shows even when tests are captured.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut build = Command::new("bash");
-        build.arg(scripts().join("build")).arg("controller-manager").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
-        Path::new(printed.lines().last().expect("it prints a directory")).join("kube-controller-manager")
-    })
+/// kube-controller-manager, built if need be.
+fn program() -> PathBuf {
+    programs::folder("controller-manager").join("kube-controller-manager")
 }

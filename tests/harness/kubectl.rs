@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::server;
 use super::wait::{self, SOON};
+use super::{programs, server};
 
 /// kubectl with a kubeconfig.
 pub struct Kubectl {
@@ -131,16 +131,7 @@ impl From<std::process::Output> for Outcome {
     }
 }
 
-/// kubectl, built if need be; its progress shows even when tests are captured.
-pub fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
-        let mut build = Command::new("bash");
-        build.arg(script).arg("kubectl").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build kubectl failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
-        Path::new(printed.lines().last().expect("it prints a directory")).join("kubectl")
-    })
+/// kubectl, built if need be.
+pub fn program() -> PathBuf {
+    programs::folder("kubectl").join("kubectl")
 }

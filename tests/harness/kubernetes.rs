@@ -35,7 +35,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use super::wait;
+use super::{programs, wait};
 
 /// Who the harness is in `managedFields`.
 const FIELD_MANAGER: &str = "topologist-tests";
@@ -203,7 +203,7 @@ impl Kubernetes {
     }
 
     fn try_start(shown: Option<&ClientCertificate<'_>>) -> Result<Self> {
-        let programs = programs()?;
+        let programs = programs::folder("server");
         let mut attempt = 1;
         loop {
             let server = Self::launch(&programs, shown)?;
@@ -273,7 +273,7 @@ impl Supervisor {
     /// In a process group of its own, so that Ctrl-C ends the tests and leaves it to clean up.
     fn spawn(programs: &Path) -> Result<Self> {
         let mut command = Command::new("bash");
-        command.arg(scripts().join("run")).arg(programs).process_group(0);
+        command.arg(programs::scripts().join("run")).arg(programs).process_group(0);
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start tests/kubernetes/run")?;
         let mut line = String::new();
@@ -308,22 +308,6 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();
-    }
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
-}
-
-/// The directory with kube-apiserver and etcd, built if need be; its progress shows even when tests are captured.
-fn programs() -> Result<PathBuf> {
-    let mut build = Command::new("bash");
-    build.arg(scripts().join("build")).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = build.output().context("start tests/kubernetes/build, which needs bash")?;
-    let printed = String::from_utf8(output.stdout)?;
-    match printed.lines().last() {
-        Some(directory) if output.status.success() => Ok(directory.into()),
-        _ => bail!("tests/kubernetes/build failed; it says why on standard error"),
     }
 }
 

@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use topologist::yaml;
 
+use super::programs;
+
 /// The overlays, by the names of their folders.
 pub const OVERLAYS: [&str; 5] = ["alone", "beside", "cert-manager", "namespaced", "take-over"];
 
@@ -161,16 +163,7 @@ fn build(folder: &Path) -> Vec<Value> {
     objects
 }
 
-/// kustomize, built if need be; its progress shows even when tests are captured.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
-        let mut build = Command::new("bash");
-        build.arg(script).arg("kustomize").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build kustomize failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
-        Path::new(printed.lines().last().expect("it prints a directory")).join("kustomize")
-    })
+/// kustomize, built if need be.
+fn program() -> PathBuf {
+    programs::folder("kustomize").join("kustomize")
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server` | the binary as a process: `topologist serve`, its log, probes and metrics |
 //! | `kubectl` | kubectl for an API server |
+//! | `programs` | programs that are built for tests |
 //! | `wait` | waiting for a condition, with a message when it does not come true |
 //! | `quiet` | the moment when topologist has seen everything and has nothing left to do |
 //! | `controllers` | the controllers in the process of the test |
@@ -34,6 +35,7 @@ pub mod kubernetes;
 pub mod kustomize;
 pub mod network;
 pub mod objects;
+pub mod programs;
 pub mod quiet;
 pub mod server;
 pub mod tls_client;

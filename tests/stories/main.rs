@@ -12,6 +12,7 @@ mod commands;
 mod connections;
 mod consoles;
 mod conversion_fixtures;
+mod conversion_reference;
 mod definitions;
 mod documents;
 mod english;

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::site::Site;
+use crate::harness::programs;
 use crate::harness::server::make_certificates;
 
 /// The running extension of `tests/kubernetes/extension`. A lifecycle hook of it blocks while the Cluster has the
@@ -28,9 +28,8 @@ impl Extension {
         make_certificates(folder.path());
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let out = File::create(folder.path().join("log")).unwrap();
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes");
         let mut command = Command::new("bash");
-        command.arg(scripts.join("attend")).arg(program(&scripts)).arg("--port").arg(port.to_string());
+        command.arg(programs::scripts().join("attend")).arg(program()).arg("--port").arg(port.to_string());
         command.arg("--cert-dir").arg(folder.path());
         command.process_group(0).stdin(Stdio::piped()).stdout(out.try_clone().unwrap()).stderr(out);
         let attendant = command.spawn().expect("tests/kubernetes/attend starts");
@@ -70,15 +69,7 @@ impl Drop for Extension {
     }
 }
 
-/// The program, built if need be; its progress shows even when tests are captured.
-fn program(scripts: &Path) -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut build = Command::new("bash");
-        build.arg(scripts.join("build")).arg("extension").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build extension failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
-        Path::new(printed.lines().last().expect("it prints a directory")).join("extension")
-    })
+/// The program, built if need be.
+fn program() -> PathBuf {
+    programs::folder("extension").join("extension")
 }

@@ -5,13 +5,13 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{definitions_at, permissions, render_folder, webhooks_at};
+use crate::harness::programs;
 use crate::harness::server::http_get;
 
 /// How long a manager may take to become ready on a busy machine. The development provider may wait for another stack
@@ -106,7 +106,7 @@ impl Part {
         let log = certificates.join(format!("{}.log", self.program.name()));
         let out = File::options().create(true).append(true).open(&log).expect("a log");
         let mut command = Command::new("bash");
-        command.arg(scripts().join("attend"));
+        command.arg(programs::scripts().join("attend"));
         // Variables of the environment; then flock, which becomes the program.
         command
             .args(["POD_IP=127.0.0.1", "DOCKER_HOST=tcp://127.0.0.1:1"])
@@ -182,23 +182,7 @@ fn ports_lock() -> PathBuf {
     std::env::temp_dir().join(format!("topologist-development-provider.{network}.{user}.lock"))
 }
 
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
-}
-
 /// The folder with the programs and their manifests.
-pub(super) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| built("reference"))
-}
-
-/// The folder with programs that `tests/kubernetes/build` makes, built if need be; its progress shows even when tests
-/// are captured.
-pub(super) fn built(programs: &str) -> PathBuf {
-    let mut build = Command::new("bash");
-    build.arg(scripts().join("build")).arg(programs).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = build.output().expect("tests/kubernetes/build needs bash");
-    assert!(output.status.success(), "tests/kubernetes/build failed; it says why on standard error");
-    let printed = String::from_utf8(output.stdout).expect("a path");
-    printed.lines().last().expect("it prints a directory").into()
+pub(super) fn folder() -> PathBuf {
+    programs::folder("reference")
 }

@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use super::managers;
 use super::stack::Stack;
 use crate::harness::kustomize::{permissions, render_folder, stream};
+use crate::harness::programs;
 use crate::harness::server::{command, http_get};
 
 /// Is set for the test in its own network.
@@ -87,8 +88,8 @@ async fn run(stack: &Stack, name: &str) {
     if artifacts.exists() {
         std::fs::remove_dir_all(&artifacts).unwrap();
     }
-    let folder = managers::built("specs");
-    let kustomize = managers::built("kustomize").join("kustomize");
+    let folder = programs::folder("specs");
+    let kustomize = programs::folder("kustomize").join("kustomize");
     let mut specs = with_parent(folder.join("specs"));
     specs.arg("-kubeconfig").arg(stack.kubernetes.kubeconfig()).arg("-data").arg(folder.join("specs.data"));
     specs.arg("-kustomize").arg(kustomize).arg("-artifacts").arg(&artifacts);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -13,21 +13,13 @@ use serde_json::{Value, json};
 use topologist::tls::authority::IssuedCertificate;
 use topologist::yaml;
 
+use crate::harness::programs;
 use crate::harness::server::command;
 use crate::machines::server::{TestServer, cluster, condition, workers};
 
-/// The program, built if need be; its progress shows even when tests are captured.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
-        let mut build = Command::new("bash");
-        build.arg(script).arg("extension").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build extension failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).unwrap();
-        Path::new(printed.lines().last().expect("it prints a directory")).join("extension")
-    })
+/// The program, built if need be.
+fn program() -> PathBuf {
+    programs::folder("extension").join("extension")
 }
 
 /// The extension as a process of its own.

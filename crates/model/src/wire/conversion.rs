@@ -10,14 +10,15 @@
 //!
 //! From v1beta2 to v1beta1 and back nothing changes: parts that v1beta1 cannot represent are restored from the
 //! annotation. From v1beta1 to v1beta2 and back, durations become whole seconds, references lose members that v1beta2
-//! lacks, `definitionFrom` and `rolloutAfter` are dropped, and values without a meaning in v1beta1 (an optional
-//! `false`, empty texts and objects) are dropped. v1alpha4 has the schema of v1beta1 for our kinds.
+//! lacks, `definitionFrom` and `rolloutAfter` are dropped, and so are values without a meaning in v1beta1 (an optional
+//! `false`) and empty values that v1beta2 leaves out. v1alpha4 has the schema of v1beta1 for our kinds.
 
 pub mod embedded;
 pub mod extension_config;
 mod flags;
 mod form;
 mod moves;
+mod omitted_fields;
 mod preserved;
 mod table;
 #[cfg(test)]
@@ -109,7 +110,9 @@ fn up(kind: Kind, object: &mut Value) -> ConvertResult {
         *object = original;
         return Ok(());
     }
-    reshape(kind, object, preserved.as_ref())
+    reshape(kind, object, preserved.as_ref())?;
+    omitted_fields::remove_empty(kind.name(), object);
+    Ok(())
 }
 
 /// Reshapes a v1beta1 object for the decoder of the hub.

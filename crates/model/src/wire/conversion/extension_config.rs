@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::ConversionError;
+use super::{ConversionError, omitted_fields};
 
 /// The group of ExtensionConfigs.
 pub const GROUP: &str = "runtime.cluster.x-k8s.io";
@@ -16,7 +16,7 @@ pub fn is_version(api_version: &str) -> bool {
     api_version.split_once('/').is_some_and(|(group, version)| group == GROUP && [OLD, NEW].contains(&version))
 }
 
-/// Converts an ExtensionConfig to an `apiVersion`, without loss in either direction.
+/// Converts an ExtensionConfig to an `apiVersion`. Empty fields that v1beta2 leaves out are the only loss (CONV-015).
 ///
 /// # Errors
 /// When the object's version or the requested one does not exist.
@@ -26,13 +26,17 @@ pub fn convert(object: &mut Value, to: &str) -> Result<(), ConversionError> {
         return Err(ConversionError::NotOurs);
     }
     let members = object.as_object_mut().ok_or(ConversionError::NotOurs)?;
+    let is_up = to.ends_with(NEW);
     if from != to
         && let Some(status) = members.get_mut("status").and_then(Value::as_object_mut)
     {
-        if to.ends_with(OLD) { down(status) } else { up(status) }
+        if is_up { up(status) } else { down(status) }
     }
     members.insert("apiVersion".to_owned(), json!(to));
     members.entry("metadata").or_insert_with(|| json!({}));
+    if from != to && is_up {
+        omitted_fields::remove_empty(KIND, object);
+    }
     Ok(())
 }
 
