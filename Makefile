@@ -28,7 +28,7 @@ kubernetes: ## kube-apiserver, its companions and Cluster API's managers for the
 	tests/kubernetes/build extension
 	tests/kubernetes/build node
 	tests/kubernetes/build reference
-	tests/kubernetes/build conversions
+	tests/kubernetes/build answers
 
 # Tests wait for timers and for other processes a good part of their time: one more at a time than there are processors.
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))

@@ -5,6 +5,7 @@
 //! | `server` | the binary as a process: `topologist serve`, its log, probes and metrics |
 //! | `kubectl` | kubectl for an API server |
 //! | `programs` | programs that are built for tests |
+//! | `reference` | what Cluster API's own functions make of objects |
 //! | `wait` | waiting for a condition, with a message when it does not come true |
 //! | `quiet` | the moment when topologist has seen everything and has nothing left to do |
 //! | `controllers` | the controllers in the process of the test |
@@ -37,6 +38,7 @@ pub mod network;
 pub mod objects;
 pub mod programs;
 pub mod quiet;
+pub mod reference;
 pub mod server;
 pub mod tls_client;
 pub mod tls_server;

@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -17,7 +16,7 @@ use topologist::wire::conversion::{KindVersions, convert, extension_config};
 use topologist::yaml;
 
 use crate::harness::chance::Chance;
-use crate::harness::programs;
+use crate::harness::{programs, reference};
 
 /// The number of composed objects.
 const OBJECTS: u64 = 10_000;
@@ -56,7 +55,7 @@ const TEXTS: [&str; 12] = [
 
 #[test]
 fn the_list_of_omitted_fields_is_that_of_the_types() {
-    let output = Command::new(program()).arg("fields").output().unwrap();
+    let output = Command::new(reference::program()).arg("fields").output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), LIST);
 }
@@ -71,7 +70,7 @@ fn converted_objects_violate_the_newer_schema_only_where_those_of_cluster_api_do
             (at, kinds[at].compose(&mut chance))
         })
         .collect();
-    let answers = ask(objects.iter().map(|(_, object)| object));
+    let answers = reference::ask("convert", objects.iter().map(|(_, object)| object));
     let (mut differences, mut refused, mut equal) = (Vec::new(), 0, 0);
     for ((at, old), answer) in objects.into_iter().zip(answers) {
         let kind = &kinds[at];
@@ -98,20 +97,6 @@ fn converted_objects_violate_the_newer_schema_only_where_those_of_cluster_api_do
     assert!(refused < OBJECTS / 10, "{refused}");
     let shown = &differences[..differences.len().min(SHOWN)];
     assert!(shown.is_empty(), "{} differences:\n{}", differences.len(), shown.join("\n"));
-}
-
-fn program() -> std::path::PathBuf {
-    programs::folder("conversions").join("conversions")
-}
-
-/// What Cluster API converts the objects to, in their order.
-fn ask<'a>(objects: impl Iterator<Item = &'a Value>) -> Vec<Value> {
-    let mut lines = tempfile::NamedTempFile::new().unwrap();
-    objects.for_each(|object| writeln!(lines, "{object}").unwrap());
-    let input = fs::File::open(lines.path()).unwrap();
-    let output = Command::new(program()).stdin(Stdio::from(input)).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A kind whose conversions are compared.

@@ -17,6 +17,7 @@ mod definitions;
 mod documents;
 mod english;
 mod exports;
+mod extension_config_reference;
 mod extensions;
 mod faults;
 mod files;

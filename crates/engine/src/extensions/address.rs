@@ -13,14 +13,18 @@ const LONGEST: usize = 4 << 10;
 /// An error in the URL of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("{0:?} is not a URL such as https://localhost:9443/base")]
-    NotAUrl(String),
-    #[error("{0:?} must begin with https://: extensions are called over HTTPS only")]
-    NotHttps(String),
-    #[error("a URL of an extension has at most {LONGEST} bytes")]
+    #[error("must be a URL such as https://localhost:9443/base")]
+    NotAUrl,
+    #[error("must begin with https://: extensions are called over HTTPS only")]
+    NotHttps,
+    #[error("must have at most {LONGEST} bytes")]
     TooLong,
-    #[error("a URL of an extension must have neither a user name nor a fragment")]
+    #[error("must have neither a user name nor a fragment")]
     NotPlain,
+    #[error("the port must be a number up to 65535")]
+    Port,
+    #[error("two hexadecimal digits must follow each %")]
+    Percent,
 }
 
 /// The base URL of an extension.
@@ -60,14 +64,23 @@ impl BaseUrl {
         if url.len() > LONGEST {
             return Err(AddressError::TooLong);
         }
-        let uri: Uri = url.parse().map_err(|_| AddressError::NotAUrl(url.to_owned()))?;
+        let uri: Uri = url.parse().map_err(|_| AddressError::NotAUrl)?;
         let authority = uri.authority().filter(|_| uri.scheme().is_some());
-        let authority = authority.ok_or_else(|| AddressError::NotAUrl(url.to_owned()))?;
+        let authority = authority.ok_or(AddressError::NotAUrl)?;
         if uri.scheme_str() != Some("https") {
-            return Err(AddressError::NotHttps(url.to_owned()));
+            return Err(AddressError::NotHttps);
         }
         if authority.as_str().contains('@') || url.contains('#') {
             return Err(AddressError::NotPlain);
+        }
+        let has_port =
+            authority.as_str().rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'));
+        if has_port && authority.port_u16().is_none() {
+            return Err(AddressError::Port);
+        }
+        let is_encoded = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+        if !uri.path().split('%').skip(1).all(is_encoded) {
+            return Err(AddressError::Percent);
         }
         let query = uri.query().filter(|query| !query.is_empty()).map(str::to_owned);
         Ok(BaseUrl { authority: authority.to_string(), segments: cleaned(uri.path()), query })
@@ -159,14 +172,23 @@ mod tests {
     fn only_plain_https_urls_are_accepted() {
         // RH-4.1, RH-4.2, DEC-45
         let error = |url: &str| BaseUrl::parse(url).unwrap_err();
-        assert_eq!(error("http://localhost:9443"), AddressError::NotHttps("http://localhost:9443".to_owned()));
-        assert_eq!(error("ftp://host"), AddressError::NotHttps("ftp://host".to_owned()));
+        assert_eq!(error("http://localhost:9443"), AddressError::NotHttps);
+        assert_eq!(error("ftp://host"), AddressError::NotHttps);
         for url in ["", "host", "/path", "https://", "https:// host", "https://host/a b"] {
-            assert_eq!(error(url), AddressError::NotAUrl(url.to_owned()));
+            assert_eq!(error(url), AddressError::NotAUrl);
         }
         let long = |bytes: usize| format!("https://h/{}", "x".repeat(bytes - "https://h/".len()));
         assert_eq!(error(&long(LONGEST + 1)), AddressError::TooLong);
         assert!(BaseUrl::parse(&long(LONGEST)).unwrap().discovery().uri().path().len() > LONGEST);
+        for url in ["https://a:x", "https://a:70000"] {
+            assert_eq!(error(url), AddressError::Port, "{url}");
+        }
+        for url in ["https://a/%zz", "https://a/%4", "https://a/%C3%A9/%"] {
+            assert_eq!(error(url), AddressError::Percent, "{url}");
+        }
+        for url in ["https://a/%C3%A9", "https://[::1]", "https://[::1]:1"] {
+            assert!(BaseUrl::parse(url).is_ok(), "{url}");
+        }
         for url in ["https://user@host", "https://user:secret@host", "https://host#part"] {
             assert_eq!(error(url), AddressError::NotPlain, "{url}");
         }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use serde_json::{Value, json};
 
-use super::wire::ExtensionConfigSpec;
-use super::{AddressError, BaseUrl, ExtensionHandler, Registration};
+use super::wire::{ClientConfig, ExtensionConfigSpec, ServiceReference};
+use super::{BaseUrl, ExtensionHandler, Registration};
 use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json::{StringMap, decode};
 use model::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
 use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
+use schema::field::{ErrorValue, FieldError, Findings, Path, join};
 
 /// The group of ExtensionConfigs (RH-2.1).
 pub const CONFIG_GROUP: &str = "runtime.cluster.x-k8s.io";
@@ -25,24 +26,13 @@ pub const INJECT_CA: &str = "runtime.cluster.x-k8s.io/inject-ca-from-secret";
 pub const SERVICE_PORT: i32 = 443;
 
 /// An error of an ExtensionConfig.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("metadata.name: {0}")]
-    Name(String),
     #[error("{0}")]
     Undecodable(String),
-    #[error("spec.clientConfig: set exactly one of url and service")]
-    NotOneOf,
-    #[error("spec.clientConfig.url: {0}")]
-    Url(AddressError),
-    #[error("spec.clientConfig.service.{part}: {fault}")]
-    Service { part: &'static str, fault: String },
-    #[error("spec.clientConfig.caBundle: not base64: {0}")]
-    CaBundle(String),
-    #[error("annotation {INJECT_CA}: {0:?} is not <namespace>/<name> of a Secret")]
-    Secret(String),
-    #[error("spec.namespaceSelector: {0}")]
-    Selector(String),
+    /// Invalid fields.
+    #[error("{}", join(.0))]
+    Invalid(Vec<FieldError>),
 }
 
 /// A valid ExtensionConfig.
@@ -90,31 +80,64 @@ impl Selector {
 
 impl ExtensionConfig {
     /// Reads an ExtensionConfig in v1beta2, and validates it like its admission webhook, which may be missing (RH-2.5).
+    /// An absent selector selects nothing.
     ///
     /// # Errors
-    /// For the first invalid field.
+    /// For an object that does not decode, or with its invalid fields.
     pub fn from_object(object: &Object) -> Result<Self, ConfigError> {
+        let mut found = Findings::default();
+        let read = found.run("RH-2.5", |found| Self::read(object, found)).transpose()?.flatten();
+        let (errors, _) = found.into_parts();
+        read.filter(|_| errors.is_empty()).ok_or(ConfigError::Invalid(errors))
+    }
+
+    /// Reports invalid fields; `None` if there are any that it needs.
+    fn read(object: &Object, found: &mut Findings) -> Result<Option<Self>, ConfigError> {
         let name = object.name();
-        if let Some(fault) = dns_label_faults(name).into_iter().next() {
-            return Err(ConfigError::Name(fault));
+        for fault in dns_label_faults(name) {
+            found.invalid(Path::new("metadata.name"), name, fault);
         }
         let text = object.at("spec").unwrap_or(&Value::Null).to_string();
         let spec: ExtensionConfigSpec = match &*text {
             "null" => ExtensionConfigSpec::default(),
             text => decode(text).map_err(|error| ConfigError::Undecodable(format!("spec.{error}")))?,
         };
-        let ca = STANDARD.decode(&spec.client_config.ca_bundle);
-        let (address, service) = address(&spec)?;
-        Ok(ExtensionConfig {
+        let settings = object.texts("spec.settings").map_err(|error| ConfigError::Undecodable(error.to_string()))?;
+        let address = address(&spec.client_config, found);
+        let ca = ca(&spec.client_config.ca_bundle, found);
+        let ca_secret = object.annotation(INJECT_CA).map(|text| secret(text, found));
+        let written = object.at("spec.namespaceSelector").unwrap_or(&Value::Null);
+        let selector = selector(spec.namespace_selector, written, found);
+        let (Some((address, service)), Some(ca)) = (address, ca) else { return Ok(None) };
+        Ok(Some(ExtensionConfig {
             name: name.to_owned(),
             address,
             service,
-            ca: ca.map_err(|error| ConfigError::CaBundle(error.to_string()))?,
-            ca_secret: object.annotation(INJECT_CA).map(secret).transpose()?,
-            selector: selector(spec.namespace_selector)?,
-            settings: object.texts("spec.settings").map_err(|error| ConfigError::Undecodable(error.to_string()))?,
-        })
+            ca,
+            ca_secret: ca_secret.flatten(),
+            selector,
+            settings,
+        }))
     }
+}
+
+/// Checks an ExtensionConfig for admission, where it needs a selector besides (RH-2.5).
+///
+/// # Errors
+/// For an object that does not decode, or with its invalid fields.
+pub fn check(object: &Object) -> Result<(), ConfigError> {
+    let mut errors = match ExtensionConfig::from_object(object) {
+        Ok(_) => Vec::new(),
+        Err(ConfigError::Invalid(errors)) => errors,
+        Err(error) => return Err(error),
+    };
+    if object.at("spec.namespaceSelector").is_none_or(Value::is_null) {
+        let mut found = Findings::default();
+        let detail = "without it nothing is selected; {} selects all namespaces";
+        found.run("RH-2.5", |found| found.required(Path::new("spec.namespaceSelector"), detail));
+        errors.extend(found.into_parts().0);
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(errors)) }
 }
 
 /// Whether an ExtensionConfig is paused, so that it stays unchanged once it is registered (RH-3.1, RH-3.6).
@@ -136,51 +159,96 @@ pub fn may_handle(object: &Object, hook: Hook) -> bool {
     may_be_one && !object.is_being_deleted()
 }
 
-fn secret(text: &str) -> Result<ObjectKey, ConfigError> {
+fn secret(text: &str, found: &mut Findings) -> Option<ObjectKey> {
     let is_key =
         |(namespace, name): &(&str, &str)| dns_label_faults(namespace).is_empty() && subdomain_faults(name).is_empty();
-    let (namespace, name) = text.split_once('/').filter(is_key).ok_or_else(|| ConfigError::Secret(text.to_owned()))?;
-    Ok(ObjectKey::new(namespace, name))
+    let Some((namespace, name)) = text.split_once('/').filter(is_key) else {
+        found.invalid(Path::new("metadata.annotations").key(INJECT_CA), text, "must be <namespace>/<name> of a Secret");
+        return None;
+    };
+    Some(ObjectKey::new(namespace, name))
 }
 
-fn selector(selector: Option<LabelSelector>) -> Result<Selector, ConfigError> {
+/// The bytes of a `caBundle`, which Go decodes: line breaks are skipped, and unused bits may be set.
+fn ca(text: &str, found: &mut Findings) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    let decoded = GeneralPurpose::new(&alphabet::STANDARD, LENIENT).decode(text);
+    decoded
+        .inspect_err(|error| {
+            found.invalid(Path::new("spec.clientConfig.caBundle"), "…", format!("must be base64: {error}"));
+        })
+        .ok()
+}
+
+fn selector(selector: Option<LabelSelector>, written: &Value, found: &mut Findings) -> Selector {
     match selector {
-        None => Ok(Selector::Nothing),
-        Some(selector) if selector.is_empty() => Ok(Selector::Everything),
-        Some(selector) => match selector.matches(&StringMap::default()) {
-            Ok(_) => Ok(Selector::Labels(selector)),
-            Err(fault) => Err(ConfigError::Selector(fault)),
-        },
+        None => Selector::Nothing,
+        Some(selector) if selector.is_empty() => Selector::Everything,
+        Some(selector) => {
+            if let Err(fault) = selector.check() {
+                found.invalid(Path::new("spec.namespaceSelector"), ErrorValue::bounded(written), fault);
+            }
+            Selector::Labels(selector)
+        }
     }
 }
 
 /// The base URL of the extension, or of its service (RH-4.2).
-fn address(spec: &ExtensionConfigSpec) -> Result<(BaseUrl, Option<ServicePort>), ConfigError> {
-    let config = &spec.client_config;
-    let service = match (&*config.url, &config.service) {
-        ("", Some(service)) => service,
-        (url, None) if !url.is_empty() => {
-            return BaseUrl::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
+fn address(config: &ClientConfig, found: &mut Findings) -> Option<(BaseUrl, Option<ServicePort>)> {
+    const PATH: &str = "spec.clientConfig";
+    // A service without a field is none.
+    let service = config.service.as_ref().filter(|service| **service != ServiceReference::default());
+    match (&*config.url, service) {
+        ("", None) => found.required(Path::new(PATH), "set url or service"),
+        (url, Some(_)) if !url.is_empty() => {
+            found.forbidden(Path::new(PATH), "url and service exclude each other: set one of them");
         }
-        _ => return Err(ConfigError::NotOneOf),
-    };
-    let fault = |part: &'static str, fault: String| ConfigError::Service { part, fault };
-    for (part, faults) in
-        [("namespace", dns_label_faults(&service.namespace)), ("name", resource_part_faults(&service.name))]
-    {
-        if let Some(first) = faults.into_iter().next() {
-            return Err(fault(part, first));
+        _ => {}
+    }
+    let url = (!config.url.is_empty()).then(|| {
+        let parsed = BaseUrl::parse(&config.url);
+        parsed.inspect_err(|error| found.invalid(Path::new("spec.clientConfig.url"), &*config.url, error.to_string()))
+    });
+    let service = service.map(|service| service_address(service, found));
+    match (url, service) {
+        (Some(url), None) => url.ok().map(|address| (address, None)),
+        (None, Some(service)) => service.map(|(address, port)| (address, Some(port))),
+        _ => None,
+    }
+}
+
+fn service_address(service: &ServiceReference, found: &mut Findings) -> Option<(BaseUrl, ServicePort)> {
+    let at = |part: &str| Path::new("spec.clientConfig.service").child(part);
+    let before = found.error_count();
+    for (part, text, faults) in [
+        ("name", &service.name, resource_part_faults(&service.name)),
+        ("namespace", &service.namespace, dns_label_faults(&service.namespace)),
+    ] {
+        match &**text {
+            "" => found.required(at(part), "must not be empty"),
+            text => faults.into_iter().for_each(|fault| found.invalid(at(part), text, fault)),
         }
     }
-    let port = u16::try_from(service.port.unwrap_or(SERVICE_PORT)).ok().filter(|port| *port > 0);
-    let port = port.ok_or_else(|| fault("port", "must be between 1 and 65535".to_owned()))?;
+    let port = service.port.unwrap_or(SERVICE_PORT);
+    let number = u16::try_from(port).ok().filter(|port| *port > 0);
     if !service.path.is_empty() && !service.path.starts_with('/') {
-        return Err(fault("path", "must begin with /".to_owned()));
+        found.invalid(at("path"), &*service.path, "must begin with /");
+    } else if let Err(error) = BaseUrl::parse(&format!("https://service{}", service.path)) {
+        found.invalid(at("path"), &*service.path, error.to_string());
     }
-    let url = format!("https://{}.{}.svc:{port}{}", service.name, service.namespace, service.path);
-    let address = BaseUrl::parse(&url).map_err(|error| fault("path", error.to_string()))?;
+    let Some(number) = number else {
+        found.invalid(at("port"), port, "must be between 1 and 65535");
+        return None;
+    };
+    if found.error_count() > before {
+        return None;
+    }
+    let url = format!("https://{}.{}.svc:{number}{}", service.name, service.namespace, service.path);
+    let address =
+        BaseUrl::parse(&url).inspect_err(|error| found.invalid(at("path"), &*service.path, error.to_string()));
     let service = ObjectKey::new(&*service.namespace, &*service.name);
-    Ok((address, Some(ServicePort { service, port })))
+    Some((address.ok()?, ServicePort { service, port: number }))
 }
 
 /// The status after Discovery: the handlers, or the reason of its failure (RH-2.6, RH-3.2, RH-3.3).
@@ -258,15 +326,27 @@ mod tests {
         assert_eq!(uri(&service(json!({}))), format!("https://ext.ns.svc:443{PATH}"));
         assert_eq!(uri(&service(json!({"port": 9443, "path": "/ext"}))), format!("https://ext.ns.svc:9443/ext{PATH}"));
         for (spec, want) in [
-            (json!({}), "spec.clientConfig: set exactly one"),
-            (json!({"clientConfig": {"url": "https://a", "service": {"namespace": "n", "name": "s"}}}), "exactly one"),
-            (json!({"clientConfig": {"url": "http://a"}}), "spec.clientConfig.url: \"http://a\" must begin with https"),
+            (json!({}), "spec.clientConfig: Required value: set url or service"),
+            (
+                json!({"clientConfig": {"url": "https://a", "service": {"namespace": "n", "name": "s"}}}),
+                "exclude each other",
+            ),
+            (json!({"clientConfig": {"url": "http://a"}}), "Invalid value: \"http://a\": must begin with https"),
             (service(json!({"namespace": "../x"})), "spec.clientConfig.service.namespace: "),
             (service(json!({"name": "1a"})), "spec.clientConfig.service.name: "),
-            (service(json!({"port": 0})), "spec.clientConfig.service.port: must be between 1 and 65535"),
+            (
+                service(json!({"port": 0})),
+                "spec.clientConfig.service.port: Invalid value: 0: must be between 1 and 65535",
+            ),
             (service(json!({"port": 65536})), "spec.clientConfig.service.port: "),
-            (service(json!({"path": "x@evil"})), "spec.clientConfig.service.path: must begin with /"),
-            (json!({"clientConfig": {"url": "https://a", "caBundle": "*"}}), "spec.clientConfig.caBundle: not base64"),
+            (
+                service(json!({"path": "x@evil"})),
+                "spec.clientConfig.service.path: Invalid value: \"x@evil\": must begin with /",
+            ),
+            (
+                json!({"clientConfig": {"url": "https://a", "caBundle": "*"}}),
+                "spec.clientConfig.caBundle: Invalid value: ",
+            ),
             (json!({"clientConfig": {"url": 1}}), "spec.clientConfig.url: invalid type"),
         ] {
             let error = config(&spec, &Value::Null).unwrap_err().to_string();
@@ -303,7 +383,8 @@ mod tests {
         let secret = |text: &str| config(&spec, &json!({INJECT_CA: text})).map(|config| config.ca_secret);
         assert_eq!(secret("ns/ca"), Ok(Some(ObjectKey::new("ns", "ca"))));
         for wrong in ["ca", "/ca", "ns/", "ns/../x", "a/b/c"] {
-            assert_eq!(secret(wrong), Err(ConfigError::Secret(wrong.to_owned())), "{wrong}");
+            let error = secret(wrong).unwrap_err().to_string();
+            assert!(error.contains("must be <namespace>/<name> of a Secret"), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Machines, MachineSets, MachineDeployments and MachineHealthChecks, with the fields that admission reads (MA-1).
 
+use super::naming::{label_key_faults, label_value_faults};
 use super::{
     ContractRef, HealthChecks, MachineDeletion, Metadata, Naming, Remediation, RolloutSpec, Taint, TopologyMetadata,
 };
@@ -96,6 +97,21 @@ impl LabelSelector {
         self.match_labels.iter().next().is_none() && self.match_expressions.is_empty()
     }
 
+    /// Checks its keys, values and operators, as Kubernetes does before it uses a selector.
+    ///
+    /// # Errors
+    /// For the first invalid requirement; names it.
+    pub fn check(&self) -> Result<(), String> {
+        for (key, value) in self.match_labels.iter() {
+            check_requirement(key, [value])?;
+        }
+        for LabelExpression { key, operator, values } in &*self.match_expressions {
+            let values = if operator == "In" || operator == "NotIn" { &**values } else { &[] };
+            check_requirement(key, values.iter().map(String::as_str))?;
+        }
+        self.matches(&StringMap::default()).map(drop)
+    }
+
     /// Whether the selector matches these labels.
     ///
     /// # Errors
@@ -107,6 +123,14 @@ impl LabelSelector {
         }
         Ok(all)
     }
+}
+
+fn check_requirement<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    if let Some(fault) = label_key_faults(key).into_iter().next() {
+        return Err(format!("the key {key:?}: {fault}"));
+    }
+    let invalid = values.into_iter().find_map(|value| Some((value, label_value_faults(value).into_iter().next()?)));
+    invalid.map_or(Ok(()), |(value, fault)| Err(format!("the value {value:?} of {key}: {fault}")))
 }
 
 impl LabelExpression {

@@ -15,12 +15,11 @@ use super::rejection::Rejection;
 use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::admission::{Enforce, Oversize, Phase};
-use engine::extensions::ExtensionConfig;
-use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
+use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, ConfigError, SERVICE_PORT, check};
 use golang::json;
 use model::hub::Object;
 use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
-use schema::field::RuleId;
+use schema::field::{FieldError, Findings, Path, RuleId, join};
 
 /// The paths of reviews of ExtensionConfigs. The versions have the same spec, and the review names its version.
 pub const END_POINTS: [(Phase, &str, &str); 4] = [
@@ -31,7 +30,7 @@ pub const END_POINTS: [(Phase, &str, &str); 4] = [
 ];
 
 /// The denial of a write.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct ConfigDenial {
     rule: RuleId,
     code: u16,
@@ -39,8 +38,8 @@ struct ConfigDenial {
     /// The metric label.
     outcome: &'static str,
     message: String,
-    /// Path and problem of an invalid field: kubectl shows causes instead of the message.
-    cause: Option<(String, String)>,
+    /// Invalid fields: kubectl shows causes instead of the message.
+    errors: Vec<FieldError>,
 }
 
 /// Reviews of ExtensionConfigs.
@@ -88,17 +87,7 @@ impl PlainReview for ExtensionConfigReview {
 }
 
 /// The patch with the defaults of an ExtensionConfig; empty for a valid one in the validating phase.
-fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
-    let undecodable = |message: String| {
-        Box::new(ConfigDenial {
-            rule: "ADM-003",
-            code: 400,
-            reason: "BadRequest",
-            outcome: "undecodable",
-            message,
-            cause: None,
-        })
-    };
+fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, ConfigDenial> {
     if (&*review.kind.group, &*review.kind.kind) != (CONFIG_GROUP, CONFIG_KIND) {
         return Err(undecodable(format!(
             "this path answers reviews of {CONFIG_KIND} in {CONFIG_GROUP}; the review is about {} in {}",
@@ -109,7 +98,9 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
         return Ok(Patch::default());
     }
     if let Some(oversize) = review.object.and_then(|object| Oversize::find(object.get())) {
-        invalid("DEC-44", review.name.as_deref().unwrap_or_default(), oversize.part, oversize.reason())?;
+        let mut found = Findings::default();
+        found.run("DEC-44", |found| found.invalid(Path::new(oversize.part), "…", oversize.reason()));
+        return Err(invalid(review.name.as_deref().unwrap_or_default(), found.into_parts().0));
     }
     let read = |raw: Option<&RawValue>| {
         let raw = raw.ok_or("the review has no object")?;
@@ -123,6 +114,17 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
     match phase {
         Phase::Default => Ok(defaults(&object)),
         Phase::Validate => validate(&object, runtime_sdk).map(|()| Patch::default()),
+    }
+}
+
+fn undecodable(message: String) -> ConfigDenial {
+    ConfigDenial {
+        rule: "ADM-003",
+        code: 400,
+        reason: "BadRequest",
+        outcome: "undecodable",
+        message,
+        errors: Vec::new(),
     }
 }
 
@@ -150,17 +152,17 @@ fn defaults(object: &Object) -> Patch {
     Patch(added)
 }
 
-/// The denial of a wrong field; kubectl shows its cause instead of the message.
-fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<ConfigDenial>> {
-    let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {path}: {problem}");
-    let cause = Some((path.to_owned(), problem));
-    Err(Box::new(ConfigDenial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
+/// The denial of invalid fields.
+fn invalid(name: &str, errors: Vec<FieldError>) -> ConfigDenial {
+    let rule = errors.first().map_or("RH-2.5", |error| error.rule);
+    let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {}", join(&errors));
+    ConfigDenial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, errors }
 }
 
 /// Checks that the extension can be called, and that extensions are called at all (RH-1.3, RH-2.5).
-fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<ConfigDenial>> {
+fn validate(object: &Object, runtime_sdk: bool) -> Result<(), ConfigDenial> {
     if !runtime_sdk {
-        return Err(Box::new(ConfigDenial {
+        return Err(ConfigDenial {
             rule: "RH-1.3",
             code: 403,
             reason: "Forbidden",
@@ -170,27 +172,21 @@ fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<ConfigDenial>>
                  turn it on with --feature-gates=RuntimeSDK=true",
                 object.name()
             ),
-            cause: None,
-        }));
+            errors: Vec::new(),
+        });
     }
-    let problem = match ExtensionConfig::from_object(object) {
-        Err(problem) => problem.to_string(),
-        Ok(config) if config.selector == Selector::Nothing => {
-            "spec.namespaceSelector: Required value: without it nothing is selected; {} selects all namespaces"
-                .to_owned()
-        }
-        Ok(_) => return Ok(()),
-    };
-    let (path, problem) = problem.split_once(": ").unwrap_or(("spec", &problem));
-    invalid("RH-2.5", object.name(), path, problem.to_owned())
+    check(object).map_err(|error| match error {
+        ConfigError::Invalid(errors) => invalid(object.name(), errors),
+        ConfigError::Undecodable(message) => undecodable(message),
+    })
 }
 
-fn cause((field, message): (String, String)) -> StatusCause {
-    StatusCause { reason: "FieldValueInvalid", message, field }
+fn cause(error: &FieldError) -> StatusCause {
+    StatusCause { reason: error.kind.reason(), message: error.message(), field: error.path.to_string() }
 }
 
 fn response<'a>(
-    judged: Result<Patch, Box<ConfigDenial>>,
+    judged: Result<Patch, ConfigDenial>,
     review: &'a AdmissionRequest<'_>,
     enforce: Enforce,
 ) -> Result<AdmissionResponse<'a>, serde_json::Error> {
@@ -207,7 +203,7 @@ fn response<'a>(
                 group: CONFIG_GROUP,
                 kind: CONFIG_KIND,
                 retry_after_seconds: None,
-                causes: denial.cause.into_iter().map(cause).collect(),
+                causes: denial.errors.iter().map(cause).collect(),
             });
             (response.allowed, response.status) = (false, Some(status));
         }
@@ -224,7 +220,7 @@ mod tests {
             "spec": spec})
     }
 
-    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<ConfigDenial>> {
+    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, ConfigDenial> {
         let text = json!({"uid": "u", "kind": {"group": CONFIG_GROUP, "version": "v1alpha1", "kind": CONFIG_KIND}, "name": "lab",
             "operation": operation, "object": object, "oldObject": object})
         .to_string();
@@ -255,6 +251,9 @@ mod tests {
     #[test]
     fn what_cannot_be_called_is_denied() {
         // RH-2.5
+        const CLIENT: &str = "spec.clientConfig";
+        const URL: &str = "spec.clientConfig.url";
+        const SERVICE: [&str; 4] = ["name", "namespace", "path", "port"];
         let with = |client: Value| config(&json!({"clientConfig": client, "namespaceSelector": {}}));
         assert_eq!(judged(Phase::Validate, "CREATE", &with(json!({"url": "https://a/b"})), true), Ok(Patch::default()));
         let service = |change: Value| {
@@ -263,25 +262,58 @@ mod tests {
             with(json!({"service": service}))
         };
         let both = json!({"url": "https://a", "service": {"namespace": "ns", "name": "lab"}});
-        for (object, words) in [
-            (with(json!({})), "spec.clientConfig: set exactly one of url and service"),
-            (with(both), "spec.clientConfig: set exactly one of url and service"),
-            (with(json!({"url": "http://a"})), "spec.clientConfig.url: \"http://a\" must begin with https://"),
-            (with(json!({"url": "https://me@a"})), "spec.clientConfig.url: "),
-            (service(json!({"name": "1lab"})), "spec.clientConfig.service.name: "),
-            (service(json!({"namespace": ""})), "spec.clientConfig.service.namespace: "),
-            (service(json!({"path": "a"})), "spec.clientConfig.service.path: must begin with /"),
-            (service(json!({"port": 0})), "spec.clientConfig.service.port: must be between 1 and 65535"),
-            (config(&json!({"clientConfig": {"url": "https://a"}})), "spec.namespaceSelector: Required value"),
+        let selector =
+            |selector: Value| config(&json!({"clientConfig": {"url": "https://a"}, "namespaceSelector": selector}));
+        let label = |key: &str, value: &str| selector(json!({"matchLabels": {key: value}}));
+        for (object, want) in [
+            (with(json!({})), vec![("FieldValueRequired", CLIENT)]),
+            (with(json!({"service": {}})), vec![("FieldValueRequired", CLIENT)]),
+            (with(both), vec![("FieldValueForbidden", CLIENT)]),
+            (with(json!({"url": "http://a"})), vec![("FieldValueInvalid", URL)]),
+            (with(json!({"url": "https://a:x"})), vec![("FieldValueInvalid", URL)]),
+            (with(json!({"url": "https://me@a"})), vec![("FieldValueInvalid", URL)]),
+            (service(json!({"name": "1lab"})), vec![("FieldValueInvalid", "name")]),
+            (service(json!({"name": ""})), vec![("FieldValueRequired", "name")]),
+            (service(json!({"namespace": ""})), vec![("FieldValueRequired", "namespace")]),
+            (service(json!({"path": "a"})), vec![("FieldValueInvalid", "path")]),
+            (service(json!({"path": "/%zz"})), vec![("FieldValueInvalid", "path")]),
+            (service(json!({"port": 0})), vec![("FieldValueInvalid", "port")]),
             (
-                config(&json!({"clientConfig": {"url": "https://a"}, "namespaceSelector":
-                    {"matchExpressions": [{"key": "a", "operator": "Near"}]}})),
-                "spec.namespaceSelector: ",
+                service(json!({"name": "S", "namespace": "N", "port": 0})),
+                vec![("FieldValueInvalid", "name"), ("FieldValueInvalid", "namespace"), ("FieldValueInvalid", "port")],
+            ),
+            (
+                with(json!({"url": "https://a", "caBundle": "*"})),
+                vec![("FieldValueInvalid", "spec.clientConfig.caBundle")],
+            ),
+            (selector(Value::Null), vec![("FieldValueRequired", "spec.namespaceSelector")]),
+            (label("team", "a b"), vec![("FieldValueInvalid", "spec.namespaceSelector")]),
+            (label("team", &"a".repeat(64)), vec![("FieldValueInvalid", "spec.namespaceSelector")]),
+            (label("my key", "a"), vec![("FieldValueInvalid", "spec.namespaceSelector")]),
+            (label("", "a"), vec![("FieldValueInvalid", "spec.namespaceSelector")]),
+            (label("a/b/c", "a"), vec![("FieldValueInvalid", "spec.namespaceSelector")]),
+            (
+                selector(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]})),
+                vec![("FieldValueInvalid", "spec.namespaceSelector")],
+            ),
+            (
+                selector(json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["a b"]}]})),
+                vec![("FieldValueInvalid", "spec.namespaceSelector")],
             ),
         ] {
-            let message = denied(&object);
-            let begin = format!("ExtensionConfig.runtime.cluster.x-k8s.io \"lab\" is invalid: {words}");
-            assert!(message.starts_with(&begin), "{message}");
+            let denial = judged(Phase::Validate, "CREATE", &object, true).unwrap_err();
+            let causes: Vec<StatusCause> = denial.errors.iter().map(cause).collect();
+            let found: Vec<(&str, &str)> = causes.iter().map(|cause| (cause.reason, &*cause.field)).collect();
+            let full =
+                |path: &str| if SERVICE.contains(&path) { format!("{CLIENT}.service.{path}") } else { path.to_owned() };
+            let want: Vec<(&str, String)> = want.into_iter().map(|(reason, path)| (reason, full(path))).collect();
+            assert_eq!(found, want.iter().map(|(reason, path)| (*reason, &**path)).collect::<Vec<_>>(), "{object}");
+            assert_eq!((denial.rule, denial.code), ("RH-2.5", 422));
+        }
+        // Unused bits and line breaks are what Go accepts.
+        for bundle in ["q0e=", "q0\nE=\n"] {
+            let object = with(json!({"url": "https://a", "caBundle": bundle}));
+            assert_eq!(judged(Phase::Validate, "CREATE", &object, true), Ok(Patch::default()), "{bundle}");
         }
         let mut dotted = with(json!({"url": "https://a"}));
         dotted["metadata"]["name"] = json!("a.b");
@@ -301,7 +333,7 @@ mod tests {
             serde_json::to_value(answer).unwrap()
         };
         let denied = answer(Enforce::Deny);
-        let problem = "\"http://a\" must begin with https://: extensions are called over HTTPS only";
+        let problem = "Invalid value: \"http://a\": must begin with https://: extensions are called over HTTPS only";
         let cause = json!({"reason": "FieldValueInvalid", "field": "spec.clientConfig.url", "message": problem});
         assert_eq!((&denied["allowed"], &denied["status"]["details"]["causes"]), (&json!(false), &json!([cause])));
         let warned = answer(Enforce::Warn);

@@ -1,50 +1,57 @@
-// Command conversions answers what Cluster API's own conversions make of objects.
+// Command answers says what Cluster API's own functions make of objects.
 //
-//	conversions          converts the objects on standard input, one JSON text per line, to the newer version of their kind
-//	conversions fields   lists the fields of the newer versions that are left out when they are empty
+//	answers convert    converts the objects on standard input, one JSON text per line, to the newer version of their kind
+//	answers validate   validates the ExtensionConfigs on standard input, one JSON text per line
+//	answers fields     lists the fields of the newer versions that are left out when they are empty
 //
-// A converted line is {"object": …} or {"error": "…"}.
+// A converted line is {"object": …} or {"error": "…"}. A validated line is {"causes": […]} or {"error": "…"}.
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"sort"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	"sigs.k8s.io/cluster-api/feature"
 )
 
 func main() {
-	var err error
-	if len(os.Args) > 1 && os.Args[1] == "fields" {
-		err = printFields()
-	} else {
-		err = convertLines()
+	run := map[string]func() error{
+		"convert":  func() error { return eachLine("object", converted) },
+		"validate": validateLines,
+		"fields":   printFields,
+	}[strings.Join(os.Args[1:], " ")]
+	if run == nil {
+		run = func() error { return errors.New("give convert, validate or fields") }
 	}
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func convertLines() error {
+func eachLine(name string, answerTo func([]byte) (any, error)) error {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
 	answers := bufio.NewWriter(os.Stdout)
 	for lines.Scan() {
 		var answer any
-		if object, err := converted(lines.Bytes()); err != nil {
+		if found, err := answerTo(lines.Bytes()); err != nil {
 			answer = map[string]any{"error": err.Error()}
 		} else {
-			answer = map[string]any{"object": object}
+			answer = map[string]any{name: found}
 		}
 		if err := json.NewEncoder(answers).Encode(answer); err != nil {
 			return err
@@ -102,6 +109,30 @@ func convert[Old, New any](text []byte, version string, to func(context.Context,
 	}
 	object["apiVersion"], object["kind"] = version, kind.Kind
 	return object, nil
+}
+
+func validateLines() error {
+	if err := feature.MutableGates.Set("RuntimeSDK=true"); err != nil {
+		return err
+	}
+	return eachLine("causes", validated)
+}
+
+// validated returns the causes of a denial.
+func validated(text []byte) (any, error) {
+	var config runtimev1.ExtensionConfig
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	causes := []metav1.StatusCause{}
+	_, err := (&admission.ExtensionConfig{}).ValidateCreate(context.Background(), &config)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		causes = append(causes, status.Status().Details.Causes...)
+	} else if err != nil {
+		return nil, err
+	}
+	return causes, nil
 }
 
 func printFields() error {
