@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::topology::class_references::{created_kinds, group_version, references};
 use golang::json::StringMap;
 use model::hub::deletion_hold::is_pause;
-use model::hub::{Cluster, ClusterClass, Object, ObjectKey, TemplateRef, annotation, label};
+use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, TemplateRef, annotation, label};
 use model::world::{Facts, Found};
 
 /// A create or update that the rules allow.
@@ -85,6 +85,25 @@ impl Edit {
             Edit::NewTemplate(_) => true,
             Edit::Template { old, new } => old.at("spec") != new.at("spec"),
         }
+    }
+
+    /// The templates of infrastructure and control plane of a new Cluster, without which its topology is not computed.
+    pub fn templates(&self, stored: &Facts) -> Vec<ObjectRef> {
+        let Edit::NewCluster(new) = self else { return Vec::new() };
+        let Some(key) = new.class_key() else { return Vec::new() };
+        let Found::Yes(class) = stored.class(&key) else { return Vec::new() };
+        let reference = |template: &TemplateRef| {
+            let key = ObjectKey::new(&key.namespace, &template.name);
+            ObjectRef::new(&template.api_version, &template.kind, key)
+        };
+        [&class.spec.infrastructure.template_ref, &class.spec.control_plane.template_ref].map(reference).to_vec()
+    }
+
+    /// The number of worker sets of an edited Cluster; `None` for other objects.
+    pub fn worker_sets(&self) -> Option<usize> {
+        let (Edit::Cluster { new, .. } | Edit::NewCluster(new)) = self else { return None };
+        let workers = &new.spec.topology.workers;
+        Some(workers.machine_deployments.len() + workers.machine_pools.len())
     }
 
     /// The kinds of objects that are created for a new Cluster, by `apiVersion` and kind.

@@ -26,11 +26,14 @@ use engine::impact::{
 };
 use engine::topology::refusals::Checks;
 use engine::topology::{Options, SizeLimit};
-use model::hub::{ObjectRef, label};
+use model::hub::{Object, ObjectRef, label};
 use model::wire::review::AdmissionRequest;
 use model::world::{Answer, Facts, Found, Need};
 use schema::budget::{MemoryPool, Stop};
 use schema::field::{FieldError, Warning, shortened};
+
+/// Maximum number of worker sets of a Cluster whose size is summed up on an async thread, in less than a millisecond.
+const FEW_SETS: usize = 500;
 
 /// Number of remembered edits, so that none is counted twice.
 const LATEST: usize = 256;
@@ -154,8 +157,13 @@ impl Assessor {
         if !edit.matters() {
             return verdict;
         }
-        let sized = edit.clone();
-        let SizeVerdict { denial, warnings } = self.sized(move || Ok(sized), gatherer, deadline).await;
+        let SizeVerdict { denial, warnings } = if edit.worker_sets().is_some_and(|sets| sets <= FEW_SETS) {
+            let sizer = self.sizer(gatherer);
+            catch_unwind(AssertUnwindSafe(|| sizer(&edit))).unwrap_or_default()
+        } else {
+            let sized = edit.clone();
+            self.sized(move || Ok(sized), gatherer, deadline).await
+        };
         verdict.warnings.extend(warnings);
         if let Some(error) = denial {
             verdict.outcome = AdmissionOutcome::Invalid(vec![error]);
@@ -192,17 +200,17 @@ impl Assessor {
         gatherer: &Gatherer,
         deadline: Instant,
     ) -> SizeVerdict {
-        let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
-        let rules = SizeRules { limit: self.options.limit, breaking: self.breaking };
-        let judge = move || {
-            let template = |reference: &ObjectRef| match known.answers([Need::Object(reference.clone())]).pop() {
-                Some((_, Answer::Object(Found::Yes(template)))) => Some(template),
-                _ => None,
-            };
-            decode().map(|edit| SizeVerdict::for_edit(&edit, &stored, template, rules)).unwrap_or_default()
-        };
+        let sizer = self.sizer(gatherer);
+        let judge = move || decode().map(|edit| sizer(&edit)).unwrap_or_default();
         let ends = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         timeout_at(ends, tokio::task::spawn_blocking(judge)).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The function that judges whether an edit makes topologies too large.
+    fn sizer(&self, gatherer: &Gatherer) -> impl Fn(&Edit) -> SizeVerdict + Send + 'static {
+        let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
+        let rules = SizeRules { limit: self.options.limit, breaking: self.breaking };
+        move |edit| SizeVerdict::for_edit(edit, &stored, |reference| known_template(&known, reference), rules)
     }
 
     /// The effect of an edit on machines; `decode` is called on a blocking thread.
@@ -342,7 +350,8 @@ impl Assessor {
         let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
         let (facts, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let kinds = edit.created_kinds(&facts);
-        if self.time.is_zero() || kinds.is_empty() {
+        let is_computable = || edit.templates(&facts).iter().all(|one| known_template(&known, one).is_some());
+        if self.time.is_zero() || kinds.is_empty() || !is_computable() {
             return None;
         }
         let schemas = known.schemas(&kinds);
@@ -465,6 +474,13 @@ pub(super) fn owner<'a>(review: &'a AdmissionRequest<'_>) -> Requester<'a, Strin
 }
 
 /// The edit of a review.
+fn known_template(known: &ImpactFacts, reference: &ObjectRef) -> Option<Arc<Object>> {
+    match known.answers([Need::Object(reference.clone())]).pop() {
+        Some((_, Answer::Object(Found::Yes(template)))) => Some(template),
+        _ => None,
+    }
+}
+
 fn edit(edited: EditedObject) -> Edit {
     match edited {
         EditedObject::NewCluster(new) => Edit::NewCluster(Arc::from(new)),

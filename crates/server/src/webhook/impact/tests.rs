@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -94,6 +95,20 @@ async fn an_allowed_edit_tells_how_many_machines_it_replaces() {
     let warnings = answer["warnings"].as_array().unwrap();
     let want = json!("or machines are updated in place, if the extension lab agrees");
     assert!(warnings.contains(&want), "{answer}");
+}
+
+#[tokio::test]
+async fn a_new_cluster_is_reviewed_on_one_thread_while_its_templates_are_not_known() {
+    // DEC-57: sizes are summed up and nothing is computed.
+    let scene = scene();
+    let class: ClusterClass = serde_json::from_value(scene.document("ClusterClass").clone()).unwrap();
+    let cache = Arc::new(Cache::new(Facts::complete([], [class])));
+    let handler = ReviewHandler::new(Gatherer::new(cache), AdmissionSettings::default(), patient(), Arc::default());
+    let (handler, new) = (Arc::new(handler), scene.document("Cluster"));
+    // The class is compiled on another thread.
+    assert_eq!(review(&handler, CLUSTER, &Value::Null, new).await["allowed"], true);
+    let answer = review(&handler, CLUSTER, &Value::Null, new).now_or_never();
+    assert_eq!(answer.expect("it waits for another thread")["allowed"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
