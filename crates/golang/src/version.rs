@@ -126,6 +126,11 @@ impl fmt::Display for KubeVersion {
     }
 }
 
+/// The text of a version without its build metadata: `v1.33.1` of `v1.33.1+k0s.0`.
+pub fn without_build(text: &str) -> &str {
+    text.split_once('+').map_or(text, |(version, _)| version)
+}
+
 /// A part without superfluous zeros in front; one digit stays.
 fn without_leading_zeros(part: &str) -> &str {
     let digits = part.len() - part.trim_start_matches('0').len();

@@ -334,6 +334,31 @@ fn a_change_of_workers_that_comes_with_an_upgrade_replaces_their_machines_once()
 }
 
 #[test]
+fn another_build_of_a_version_replaces_all_machines_once() {
+    // DEC-71
+    let builds = ["v1.33.1+rke2r1", "v1.33.1+rke2r2"];
+    let at = |version: &str| forge().at("Cluster", "/spec/topology/version", json!(version));
+    for listed in [json!(builds), json!([builds[1], builds[0]]), Value::Null] {
+        for [from, to] in [builds, [builds[1], builds[0]]] {
+            let [before, after] =
+                [from, to].map(|version| at(version).at("ClusterClass", "/spec/kubernetesVersions", listed.clone()));
+            let mut want = of_part(MD, [2, 0, 0, 0]);
+            want.insert("controlPlane".to_owned(), [3, 0, 0, 0]);
+            assert_eq!(of_edit(&before, &after), want, "{from} {to} {listed}");
+        }
+    }
+    // A build of the next minor version, and then another build of it.
+    let before = at("v1.32.4+rke2r1").at(
+        "ClusterClass",
+        "/spec/kubernetesVersions",
+        json!(["v1.32.4+rke2r1", builds[0], builds[1]]),
+    );
+    let mut want = of_part(MD, [2, 0, 0, 0]);
+    want.insert("controlPlane".to_owned(), [3, 0, 0, 0]);
+    assert_eq!(of_edit(&before, &before.clone().at("Cluster", "/spec/topology/version", json!(builds[1]))), want);
+}
+
+#[test]
 fn replicas_that_are_not_set_are_those_of_admission() {
     // ROLL-13, MA-28.3
     let before = forge().at("Cluster", "/spec/topology/controlPlane/replicas", Value::Null).at(

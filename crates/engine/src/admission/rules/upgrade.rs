@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::topology_change::version_path;
 use crate::admission::ListedRule;
-use golang::version::KubeVersion;
+use golang::version::{KubeVersion, without_build};
 use model::hub::contract::{definition_name, newest_version};
 use model::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
@@ -373,7 +373,8 @@ enum FieldFault {
     NoNode(ObjectRef),
 }
 
-/// Whether a Machine, or its kubelet, has another version than its deployment, as text (UPG-014).
+/// Whether a Machine has another version than its deployment, as text, or its kubelet another one without build metadata
+/// (UPG-014, DEC-71).
 fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> {
     let text = |object: &Object, path| -> Result<Option<String>, WrongType> {
         Ok(object.text(path)?.filter(|text| !text.is_empty()).map(str::to_owned))
@@ -382,7 +383,8 @@ fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> 
     let version = text(machine, "spec.version")?;
     let version = version.ok_or_else(|| FieldFault::NoVersion(machine.reference()))?;
     let kubelet = text(machine, KUBELET_VERSION)?;
-    Ok(Some(&version) != wanted.as_ref() || kubelet.is_some() && kubelet != wanted)
+    let release = wanted.as_deref().map(without_build);
+    Ok(Some(&version) != wanted.as_ref() || kubelet.is_some_and(|kubelet| Some(without_build(&kubelet)) != release))
 }
 
 /// The labels that a selector requires; `None` if it requires two values of one label.
@@ -403,14 +405,15 @@ fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, FieldFa
     Ok(Some(labels))
 }
 
-/// Whether the kubelet of a Node of a machine pool has another version than the pool, as text (UPG-017).
+/// Whether the kubelet of a Node of a machine pool has another version than the pool, without build metadata (UPG-017,
+/// DEC-71).
 fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult<bool> {
     let wanted = pool.text(TEMPLATE_VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
     let mut lags = false;
     for name in names {
         let node = nodes.get(name).ok_or_else(|| halt(NODES, format!("Node {name} does not exist")))?;
         let kubelet = node.text(KUBELET_VERSION).map_err(|wrong| halt(NODES, wrong))?;
-        lags |= Some(kubelet.unwrap_or_default()) != wanted;
+        lags |= Some(without_build(kubelet.unwrap_or_default())) != wanted.map(without_build);
     }
     Ok(lags)
 }
@@ -508,6 +511,7 @@ mod tests {
             (Found::Yes(Nodes::new()), vec!["UPG-017 Node n does not exist"]),
             (nodes("v1.32.0"), vec!["UPG-017 MachinePool mp is upgrading"]),
             (nodes(OLD), vec![]),
+            (nodes(&format!("{OLD}+k0s")), vec![]),
         ] {
             let (errors, warnings, not_checked) = judged(Some(&ready), &nodes);
             assert_eq!(

@@ -146,6 +146,10 @@ impl UpgradeRange {
         if self.is_control_plane_there() {
             return Ok(plan);
         }
+        // Another build of the same version (DEC-71).
+        if self.control_plane.version().precedence(self.target.version()).is_eq() {
+            return Ok(vec![self.target.clone()]);
+        }
         let is_one_minor = self.control_plane.minor() == self.target.minor();
         for text in listed {
             let one = parse_version("in kubernetesVersions of the ClusterClass,", text)?;
@@ -282,8 +286,11 @@ impl UpgradeRange {
             }
             let is_above = match one.version().build_order(before.version()) {
                 BuildOrder::Higher => true,
-                // The plan of the control plane contains both versions, which determines their order.
-                BuildOrder::Different => stands(before).zip(stands(one)).is_some_and(|(before, one)| before <= one),
+                // The order is that of the versions which the control plane has and goes through. One that it has left is
+                // the lower one, since workers are never ahead of it (DEC-71).
+                BuildOrder::Different => {
+                    stands(one).is_some_and(|one| stands(before).is_none_or(|before| before <= one))
+                }
                 BuildOrder::Lower | BuildOrder::Same => false,
             };
             if !is_above {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::topology::Failure;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use golang::version::VersionText;
+use golang::version::{VersionText, without_build};
 use model::hub::{Object, ObjectKey};
 use model::world::{Found, NodesOf, Selection, World};
 
@@ -54,7 +54,7 @@ pub(super) fn upgrading_deployments(
     Ok(upgrading)
 }
 
-/// Whether a machine deployment has machines without its version (UP-21).
+/// Whether a machine deployment has machines without its version; build metadata of kubelets does not count (UP-21).
 pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &World) -> Result<bool, Failure> {
     let Some(wanted) = version(deployment)? else { return Ok(false) };
     let selection = Selection {
@@ -77,7 +77,7 @@ pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &
             owner: deployment.reference().into(),
         })?;
         let runs = machine.text(KUBELET_VERSION)?.filter(|version| !version.is_empty());
-        is_upgrading |= has != wanted || runs.is_some_and(|runs| runs != wanted);
+        is_upgrading |= has != wanted || runs.is_some_and(|runs| without_build(runs) != without_build(wanted));
     }
     Ok(is_upgrading)
 }
@@ -130,7 +130,7 @@ pub(super) fn upgrading_pools(
         for name in names {
             let node = nodes.get(&name);
             let node = node.ok_or_else(|| Failure::NoNode { node: name.clone(), pool: pool.reference() })?;
-            if node.text(KUBELET_VERSION)?.unwrap_or_default() != version {
+            if without_build(node.text(KUBELET_VERSION)?.unwrap_or_default()) != without_build(version) {
                 upgrading.insert(pool.name().to_owned());
             }
         }

@@ -4,6 +4,7 @@ use super::reconcile::MachineReconcile;
 use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::fields::{created, remaining, text, time};
 use crate::lifecycle::machine_deployment::differences;
+use golang::version::without_build;
 use model::hub::Object;
 
 /// Sets it for machines of MachineDeployments; other owners set it themselves.
@@ -23,10 +24,10 @@ pub(super) fn update(work: &mut MachineReconcile<'_, '_>) {
     put(&mut work.machine, "UpToDate", &condition, work.context.now);
 }
 
-/// A Machine is outdated while its kubelet has another version.
+/// A Machine is outdated while its kubelet has another version; build metadata does not count (DEC-71).
 fn of_node(machine: &Object) -> ConditionState {
     let (is, wanted) = (text(machine, "status.nodeInfo.kubeletVersion"), text(machine, "spec.version"));
-    match is.is_empty() || is == wanted {
+    match is.is_empty() || without_build(is) == without_build(wanted) {
         true => ConditionState::new(true, "UpToDate", ""),
         false => ConditionState::new(false, "Updating", format!("* Kubelet has version {is}, {wanted} required")),
     }

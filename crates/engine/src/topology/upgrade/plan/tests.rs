@@ -34,10 +34,15 @@ fn a_class_lists_what_a_control_plane_goes_through() {
         ("v1.32.0", "v1.32.0", ""),
         // What is not listed is not reached, which the check of the plan finds out.
         ("v1.31.0", "v1.33.5", "v1.32.4, v1.33.0"),
-        ("v1.31.0+a", "v1.31.0+b", ""),
+        // DEC-71: another build is one step, whether it is listed or not.
+        ("v1.31.0+a", "v1.31.0+b", "v1.31.0+b"),
     ] {
         assert_eq!(through(from, to, &list), want, "{from} {to}");
     }
+    let both = ["v1.33.1+rke2r1", "v1.33.1+rke2r2"];
+    assert_eq!(through(both[0], both[1], &both), both[1]);
+    assert_eq!(through(both[1], both[0], &both), both[0]);
+    assert_eq!(through("v1.32.5+rke2r1", both[0], &both), both[0]);
     // Builds of the target: the list goes on until it is reached, and the topology's own text counts.
     let builds = ["v1.31.0", "v1.32.0+a", "v1.32.0+b", "v1.32.0+c"];
     assert_eq!(through("v1.31.0", "v1.32.0+b", &builds), "v1.32.0+b");
@@ -175,12 +180,15 @@ fn a_plan_of_the_workers_follows_the_control_plane() {
     let builds = ["v1.32.0+b", "v1.32.0+a"];
     assert_eq!(check("v1.31.0", "v1.31.0", "v1.32.0+a", &builds, &builds), "valid");
     assert_eq!(
-        check("v1.32.0+a", "v1.32.0+c", "v1.32.0+b", &["v1.32.0+b"], &["v1.32.0+b"]),
-        format!("item 0 {of}, v1.32.0+b, is not above v1.32.0+c before it")
+        check("v1.32.0+b", "v1.32.0+b", "v1.32.0+a", &["v1.32.0+a"], &["v1.32.0+a", "v1.32.0+b", "v1.32.0+a"]),
+        format!("item 1 {of}, v1.32.0+b, is not above v1.32.0+a before it")
     );
+    // DEC-71: builds that the control plane has left are below those that it has.
+    assert_eq!(check("v1.32.0+a", "v1.32.0+c", "v1.32.0+b", &["v1.32.0+b"], &["v1.32.0+b"]), "valid");
+    assert_eq!(check("v1.32.0+a", "v1.32.0+b", "v1.32.0+a", &[], &["v1.32.0+a"]), "valid");
     assert_eq!(
-        check("v1.32.0+a", "v1.32.0+b", "v1.32.0+a", &[], &["v1.32.0+a"]),
-        format!("item 0 {of}, v1.32.0+a, is not above v1.32.0+b before it")
+        check("v1.32.0+1", "v1.32.0+2", "v1.32.0+1", &[], &["v1.32.0+1"]),
+        format!("item 0 {of}, v1.32.0+1, is not above v1.32.0+2 before it")
     );
     // (c)
     assert_eq!(

@@ -44,6 +44,9 @@ fn a_deployment_upgrades_while_a_machine_or_its_kubelet_has_another_version() {
         (vec![machine("v1.31.0", ""), machine("v1.31.0", "v1.31.0")], false),
         (vec![machine("v1.31.0", "v1.31.0"), machine("v1.30.0", "")], true),
         (vec![machine("v1.31.0", "v1.30.0")], true),
+        // DEC-71
+        (vec![machine("v1.31.0", "v1.31.0+k0s")], false),
+        (vec![machine("v1.31.0+k0s.0", "v1.31.0")], true),
         // As texts, and higher ones too.
         (vec![machine("1.31.0", "")], true),
         (vec![machine("v1.32.0", "")], true),
@@ -111,6 +114,7 @@ fn nodes_are_looked_at_where_a_pool_has_some() {
         Found::Yes(versions.iter().map(|(name, version)| ((*name).to_owned(), node(version))).collect())
     };
     assert_eq!(answered(nodes(&[("a", "v1.31.0"), ("b", "v1.31.0")])), Ok(0));
+    assert_eq!(answered(nodes(&[("a", "v1.31.0"), ("b", "v1.31.0+k0s")])), Ok(0), "DEC-71");
     assert_eq!(answered(nodes(&[("a", "v1.31.0"), ("b", "v1.30.0")])), Ok(1));
     assert_eq!(answered(nodes(&[("a", "v1.31.0"), ("b", "")])), Ok(1));
     let missing = answered(nodes(&[("a", "v1.31.0")])).unwrap_err();

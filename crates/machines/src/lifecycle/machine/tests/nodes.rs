@@ -353,6 +353,9 @@ fn a_machine_whose_kubelet_is_older_is_updating() {
     let mut simulator = owned(json!({}), json!({}));
     edit_machine(&mut simulator, |machine| set(machine, "spec.version", json!("v1.35.0")));
     assert_eq!(condition(&simulator, "UpToDate"), ("False", "Updating".into()));
+    // DEC-71
+    edit_machine(&mut simulator, |machine| set(machine, "spec.version", json!("v1.34.0+k0s.0")));
+    assert_eq!(condition(&simulator, "UpToDate").0, "True");
     let mut simulator = running();
     edit_machine(&mut simulator, |machine| put(machine, "UpToDate", "False"));
     assert_eq!(condition(&simulator, "UpToDate"), ("False", "Test".into()));
