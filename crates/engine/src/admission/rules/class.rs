@@ -54,6 +54,7 @@ const RULES: &[ClassRule] = rules![
     "DEC-51" => rules_are_not_at_the_root_of_arrays,
     "CC-V-070" => patches_are_usable,
     "CC-V-080" => metadata_is_well_formed,
+    "DEC-72" => autoscaler_sizes_are_numbers,
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
 
@@ -339,6 +340,19 @@ fn metadata_is_well_formed(change: &ClassChange<'_>, found: &mut Findings) {
     for class in &spec.workers.machine_pools {
         shared::metadata(&class.metadata, &machine_pool(&class.class).child("template.metadata"), found);
     }
+}
+
+/// The sizes of an autoscaler at worker classes can be used (DEC-72).
+fn autoscaler_sizes_are_numbers(change: &ClassChange<'_>, found: &mut Findings) {
+    let (workers, old) = (&change.spec().workers, change.old.map(|old| &old.spec.workers));
+    let deployments = workers.machine_deployments.iter().map(|class| (&*class.class, &class.metadata));
+    let before = old.into_iter().flat_map(|old| old.machine_deployments.iter());
+    let before = before.map(|class| (&*class.class, &class.metadata));
+    shared::autoscaler_sizes(deployments, before, |name| machine_deployment(name).child("template.metadata"), found);
+    let pools = workers.machine_pools.iter().map(|class| (&*class.class, &class.metadata));
+    let before = old.into_iter().flat_map(|old| old.machine_pools.iter());
+    let before = before.map(|class| (&*class.class, &class.metadata));
+    shared::autoscaler_sizes(pools, before, |name| machine_pool(name).child("template.metadata"), found);
 }
 
 /// Listed versions can be read, rise, and leave out no minor version (CC-V-090).

@@ -1,7 +1,10 @@
 //! Checks that several rules use, each under its own id.
 
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
+
 use crate::admission::AdmissionSettings;
-use model::hub::naming::{is_int_or_percentage, label_key_faults, label_value_faults};
+use model::hub::naming::{decimal_integer, is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
     annotation,
@@ -200,10 +203,48 @@ pub(super) fn whose(cluster: &Cluster) -> String {
     format!(" (Cluster {:?} in namespace {:?})", cluster.metadata.name, cluster.metadata.namespace)
 }
 
+/// The sizes of an autoscaler that are no integers, or a maximum below the minimum (DEC-72).
+///
+/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of the
+/// metadata. Sizes that are stored already are left alone, so that other fields can be changed.
+pub(super) fn autoscaler_sizes<'a>(
+    workers: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
+    before: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
+    path: impl Fn(&str) -> Path,
+    found: &mut Findings,
+) {
+    let before = LazyCell::new(|| before.collect::<BTreeMap<_, _>>());
+    for (name, metadata) in workers.filter(|(_, metadata)| is_autoscaled(metadata)) {
+        if before.get(name).is_none_or(|before| sizes(before) != sizes(metadata)) {
+            check_sizes(metadata, &path(name).child("annotations"), found);
+        }
+    }
+}
+
+/// The annotations with the sizes of an autoscaler: minimum and maximum.
+const SIZES: [&str; 2] = [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE];
+
+fn sizes(metadata: &TopologyMetadata) -> [Option<&str>; 2] {
+    SIZES.map(|name| metadata.annotations.get(name))
+}
+
+fn check_sizes(metadata: &TopologyMetadata, path: &Path, found: &mut Findings) {
+    let written = sizes(metadata);
+    let numbers = written.map(|text| decimal_integer(text?).and_then(|size| i32::try_from(size).ok()));
+    for (name, (text, number)) in SIZES.into_iter().zip(written.into_iter().zip(numbers)) {
+        if let (Some(text), None) = (text, number) {
+            found.invalid(path.key(name), text, "must be an integer, the number of machines");
+        }
+    }
+    if let ([Some(least), Some(most)], [_, Some(text)]) = (numbers, written)
+        && most < least
+    {
+        found.invalid(path.key(SIZES[1]), text, format!("must not be below {least}, the minimum in {}", SIZES[0]));
+    }
+}
+
 fn is_autoscaled(metadata: &TopologyMetadata) -> bool {
-    [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE]
-        .iter()
-        .any(|name| metadata.annotations.contains_key(name))
+    SIZES.iter().any(|name| metadata.annotations.contains_key(name))
 }
 
 /// A machine deployment enables a health check that is not defined.

@@ -31,6 +31,7 @@ const BY_ITSELF: &[TopologyRule] = rules![
     "CL-V-031" => rollouts_can_proceed,
     "CL-V-032" => taints_may_be_set,
     "CL-V-040" => upgrade_concurrency_is_a_positive_integer,
+    "DEC-72" => autoscaler_sizes_are_numbers,
     "DEC-20" => references_are_left_to_the_topology,
 ];
 
@@ -104,6 +105,20 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         version::validate(&change, old, found, not_checked);
         rebase::validate(&change, old, found);
     }
+}
+
+/// The sizes of an autoscaler at machine deployments and machine pools can be used (DEC-72).
+fn autoscaler_sizes_are_numbers(change: &TopologyChange<'_>, found: &mut Findings) {
+    let workers = &change.topology.workers;
+    let old = change.old.and_then(Cluster::topology).map(|topology| &topology.workers);
+    let deployments = workers.machine_deployments.iter().map(|worker| (&*worker.name, &worker.metadata));
+    let before = old.into_iter().flat_map(|old| old.machine_deployments.iter());
+    let before = before.map(|worker| (&*worker.name, &worker.metadata));
+    shared::autoscaler_sizes(deployments, before, |name| machine_deployment(name).child("metadata"), found);
+    let pools = workers.machine_pools.iter().map(|worker| (&*worker.name, &worker.metadata));
+    let before = old.into_iter().flat_map(|old| old.machine_pools.iter());
+    let before = before.map(|worker| (&*worker.name, &worker.metadata));
+    shared::autoscaler_sizes(pools, before, |name| machine_pool(name).child("metadata"), found);
 }
 
 /// A new Cluster with a topology has no references to infrastructure and control plane, which the topology creates
