@@ -253,6 +253,15 @@ mod tests {
     }
 
     #[test]
+    fn machines_that_the_first_pass_deletes_count_again_in_the_second() {
+        // MA-22.7: at least 6 of 10 machines stay available.
+        let limits = RolloutLimits { replicas: 8, surge: 2, unavailable: 2 };
+        let mut round = RolloutRound::new(set("new", 0, 0), vec![set("a", 3, 1), set("b", 7, 7)]);
+        round.roll(limits);
+        assert_eq!((round.old[0].intent, round.old[1].intent), (Some(1), None));
+    }
+
+    #[test]
     fn only_a_rollout_that_stands_still_breaks_the_limit() {
         // MA-22.8
         let limits = RolloutLimits { replicas: 2, surge: 1, unavailable: 0 };

@@ -238,6 +238,19 @@ fn a_set_deletes_the_machines_that_are_too_many() {
 }
 
 #[test]
+fn machines_that_are_being_deleted_come_before_those_with_the_annotation() {
+    // MA-15.12, MA-16.1
+    let mut simulator = with_set(3);
+    drive(&mut simulator);
+    let all = machines(&simulator);
+    simulator.edit(&all[0], |machine| set_annotation(machine, "cluster.x-k8s.io/delete-machine", ""));
+    simulator.delete(&ObjectId::for_object(&all[2]));
+    scale(&mut simulator, 2);
+    let is_leaving = |i: usize| simulator.core("Machine", all[i].name()).is_being_deleted();
+    assert_eq!([is_leaving(0), is_leaving(1), is_leaving(2)], [false, false, true]);
+}
+
+#[test]
 fn a_step_makes_a_hundred_machines_at_most_and_those_after_it_the_others() {
     // MA-15.7
     let mut simulator = setup();
