@@ -251,7 +251,10 @@ const CLUSTER: &[Description] = &[
     ("topology.class", "The name of the ClusterClass."),
     ("classNamespace", "The namespace of the ClusterClass. Empty means that of the Cluster."),
     ("topology.version", "The Kubernetes version of the cluster."),
-    ("rolloutAfter", "Has no effect. Use rollout.after of the control plane and the machine deployments."),
+    (
+        "rolloutAfter",
+        "Machines that were created before this time are replaced, in the control plane and in machine deployments without a rollout.after. Their controllers do so at the same time.",
+    ),
     ("topology.controlPlane", "The control plane of the cluster."),
     ("topology.variables", "Values for the variables of the ClusterClass."),
     ("topology.workers", "The worker machines of the cluster."),
