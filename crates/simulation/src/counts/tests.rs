@@ -359,6 +359,29 @@ fn another_build_of_a_version_replaces_all_machines_once() {
 }
 
 #[test]
+fn a_version_that_goes_back_is_one_step_with_the_annotation() {
+    // UPG-003: admission allows it.
+    let at = |version: &str| {
+        let workers = json!({"machineDeployments": [
+            {"name": "md", "class": "smith", "replicas": 2}, {"name": "more", "class": "smith", "replicas": 1},
+        ]});
+        let annotations = json!({"unsafe.topology.cluster.x-k8s.io/disable-update-version-check": ""});
+        let scene = forge().at("Cluster", "/spec/topology/workers", workers);
+        scene.at("Cluster", "/spec/topology/version", json!(version)).at(
+            "Cluster",
+            "/metadata/annotations",
+            annotations,
+        )
+    };
+    for to in ["v1.33.0", "v1.31.4"] {
+        let mut want = of_part(MD, [2, 0, 0, 0]);
+        want.insert("MachineDeployment/more".to_owned(), [1, 0, 0, 0]);
+        want.insert("controlPlane".to_owned(), [3, 0, 0, 0]);
+        assert_eq!(of_edit(&at("v1.34.2"), &at(to)), want, "{to}");
+    }
+}
+
+#[test]
 fn replicas_that_are_not_set_are_those_of_admission() {
     // ROLL-13, MA-28.3
     let before = forge().at("Cluster", "/spec/topology/controlPlane/replicas", Value::Null).at(

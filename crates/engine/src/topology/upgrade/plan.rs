@@ -129,6 +129,25 @@ impl UpgradeRange {
         one.version() == self.target.version()
     }
 
+    /// The plan that goes back to the target at once, if the target is below the control plane or some workers. Admission
+    /// allows that with an annotation only (UPG-003).
+    pub(super) fn back_in_one_step<'a>(
+        &self,
+        mut workers: impl Iterator<Item = &'a VersionText>,
+    ) -> Option<UpgradePlan> {
+        let is_above = |one: &VersionText| one.version().build_order(self.target.version()) == BuildOrder::Higher;
+        let some_workers_are = workers.any(is_above);
+        if !some_workers_are && !is_above(&self.control_plane) {
+            return None;
+        }
+        let step = |is_there: bool| if is_there { Vec::new() } else { vec![self.target.clone()] };
+        let are_workers_there = self.workers.as_ref().is_none_or(|lowest| self.is_target(lowest));
+        Some(UpgradePlan {
+            control_plane: step(self.is_control_plane_there()),
+            workers: step(are_workers_there && !some_workers_are),
+        })
+    }
+
     /// The plan of at most one minor version (UP-13).
     pub(super) fn one_minor(&self) -> Result<Vec<VersionText>, PlanError> {
         match (&self.control_plane, &self.target) {
