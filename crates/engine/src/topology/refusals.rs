@@ -134,7 +134,7 @@ impl Checks {
         let definition = definition_of(sent, world);
         match definition.as_ref().and_then(|found| found.resource_schema(version_of(sent.api_version()))) {
             Some(Ok(schema)) => self.add_by(subject, schema, refused),
-            Some(Err(reason)) => self.leave_out(sent, Some(reason)),
+            Some(Err(error)) => self.leave_out(sent, Some(&error.to_string())),
             None => self.leave_out(sent, None),
         }
     }
@@ -397,7 +397,7 @@ mod tests {
             "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
         );
         let definition = definition.unwrap();
-        let reason = definition.resource_schema("v1").unwrap().unwrap_err();
+        let reason = definition.resource_schema("v1").unwrap().unwrap_err().to_string();
         assert!(reason.contains("exceeds the limit of"), "{reason}");
         assert!(definition.resource_schema("v2").is_none());
         let object = thing("a", &json!({}));
