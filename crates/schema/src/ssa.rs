@@ -39,7 +39,9 @@ mod schema;
 mod set;
 mod validate;
 
-pub use apply::{AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, apply, update};
+pub use apply::{
+    AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, NotConverted, apply, update,
+};
 pub use compare::FieldComparison;
 pub use difference::{
     ApplyDifference, ComparisonContext, FieldChange, OwnershipChange, as_applied, changes, difference,
