@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use engine::admission::usable_variables;
 use engine::topology::class_status;
-use engine::topology::class_variables::Discovered;
+use engine::topology::class_variables::{Discovered, VariableDiscoveryError};
 use engine::topology::plan::ExtensionServer;
 use golang::json;
 use model::hub::{ClusterClass, Kind, ObjectKey};
@@ -32,8 +32,10 @@ pub(super) fn class(version: WireVersion, text: &str, server: &dyn VariableServe
     for (patch, external) in class.spec.discovering_patches() {
         let name = &external.discover_variables_extension;
         let variables = match server.variables(&class.metadata.key(), name, &external.settings.to_map()) {
-            Found::Yes(variables) => usable_variables(name, variables),
-            Found::Unreadable(problem) => Err(problem),
+            Found::Yes(variables) => {
+                usable_variables(name, variables).map_err(VariableDiscoveryError::InvalidVariables)
+            }
+            Found::Unreadable(problem) => Err(VariableDiscoveryError::NoAnswer(problem)),
             Found::Absent | Found::NotAsked => return None,
         };
         discovered.push(Discovered { patch: patch.name.clone(), variables });

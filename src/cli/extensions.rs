@@ -34,22 +34,41 @@ use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
 use engine::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
 };
-use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
+use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, ConfigError};
 use engine::extensions::{
-    BaseUrl, CallTarget, DISCOVERY, ExtensionConfig, ExtensionHandler, PreparedPatchRequest, Registration, Selector,
-    first_value, registered_name,
+    BaseUrl, CallTarget, DISCOVERY, DiscoveryError, ExtensionConfig, ExtensionHandler, PreparedPatchRequest,
+    Registration, Selector, first_value, registered_name,
 };
 use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
 use model::hub::{Hook, Object, ObjectKey, annotation};
 use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
-use server::extension_client::Client;
+use server::extension_client::{Client, ClientError};
 use server::kubernetes::address::Resource;
 use server::kubernetes::extensions::CallFailure;
 use server::kubernetes::port_forward::Forward;
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";
+
+/// The reason for which the extension of an ExtensionConfig is not called.
+#[derive(Debug, thiserror::Error)]
+enum NotUsable {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("it is paused")]
+    Paused,
+    #[error("it has not been discovered")]
+    NotDiscovered,
+    #[error("it has no caBundle")]
+    NoCaBundle,
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Call(#[from] CallFailure),
+    #[error(transparent)]
+    Registration(#[from] DiscoveryError),
+}
 
 /// The extensions that a command can call.
 #[derive(Debug)]
@@ -193,7 +212,7 @@ impl CommandExtensions {
             }
             match self.register_config(config, cluster) {
                 Ok(extension) => drop(self.extensions.insert(name, extension)),
-                Err(reason) => drop(self.unreachable.insert(name, reason)),
+                Err(reason) => drop(self.unreachable.insert(name, reason.to_string())),
             }
         }
         if self.extensions.values().any(|extension| matches!(extension.selector, Selector::Labels(_))) {
@@ -252,25 +271,24 @@ impl CommandExtensions {
     /// An extension of a cluster, called at the address of its ExtensionConfig, or why it is not called: its current
     /// generation must have been discovered (RH-3.8). Services have names and addresses inside of the cluster only, so
     /// a port is forwarded to them.
-    fn register_config(&self, config: &Object, cluster: &ClusterConnection) -> Result<RegisteredExtension, String> {
-        let read = ExtensionConfig::from_object(config).map_err(|error| error.to_string())?;
+    fn register_config(&self, config: &Object, cluster: &ClusterConnection) -> Result<RegisteredExtension, NotUsable> {
+        let read = ExtensionConfig::from_object(config)?;
         if config.annotation(annotation::PAUSED).is_some() {
-            return Err("it is paused".to_owned());
+            return Err(NotUsable::Paused);
         }
         let conditions = config.list("status.conditions").ok().flatten();
         let discovered = conditions.into_iter().flatten().find(|condition| condition["type"] == "Discovered");
         let generation = config.at("metadata.generation");
         let is_current = |found: &&Value| found["status"] == "True" && Some(&found["observedGeneration"]) == generation;
-        discovered.filter(is_current).ok_or("it has not been discovered")?;
-        let ca = Some(&*read.ca).filter(|ca| !ca.is_empty()).ok_or("it has no caBundle")?;
+        discovered.filter(is_current).ok_or(NotUsable::NotDiscovered)?;
+        let ca = Some(&*read.ca).filter(|ca| !ca.is_empty()).ok_or(NotUsable::NoCaBundle)?;
         let client = match read.service {
             Some(port) => Client::through(Forward::new(cluster.client(), port), ca),
             None => Client::trusting(Some(ca)),
         };
-        let client = client.map_err(|error| error.to_string())?;
-        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY).map_err(|error| error.to_string())?;
-        let registration =
-            Registration::from_discovery(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
+        let client = client?;
+        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
+        let registration = Registration::from_discovery(&read.name, &discovery, read.settings)?;
         let source = AnswerSource::Running(read.address, Box::new(client));
         Ok(RegisteredExtension { discovery, registration, selector: read.selector, source })
     }

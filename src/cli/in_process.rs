@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use apiserver::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
+use apiserver::{Admission, AdmissionAttributes, AdmissionPhase, ReviewCallError, Webhook};
 use engine::admission::{Phase as HookPhase, WebhookRules, webhook_rules};
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use model::hub::GROUP;
@@ -91,20 +91,22 @@ impl InProcess {
         InProcess { router, hooks: webhook_rules(lifecycle) }
     }
 
-    async fn ask(&self, webhook: &Webhook, review: &Value) -> Result<Value, String> {
+    async fn ask(&self, webhook: &Webhook, review: &Value) -> Result<Value, ReviewCallError> {
         let uri = format!("{}?timeout={TIMEOUT}s", webhook.path);
         let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
-        let request = request.body(Body::from(review.to_string())).map_err(|error| error.to_string())?;
+        let request =
+            request.body(Body::from(review.to_string())).map_err(|error| ReviewCallError::Http(error.into()))?;
         let answer = match self.router.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
         let code = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let body = answer.into_body().collect().await.map_err(|error| ReviewCallError::Http(error.into()))?.to_bytes();
         if code != StatusCode::OK {
-            return Err(format!("{code}: {}", String::from_utf8_lossy(&body).trim()));
+            let body = String::from_utf8_lossy(&body).trim().to_owned();
+            return Err(ReviewCallError::Status { code, body });
         }
-        serde_json::from_slice(&body).map_err(|error| error.to_string())
+        Ok(serde_json::from_slice(&body)?)
     }
 }
 
@@ -122,7 +124,7 @@ impl Admission for InProcess {
         hooks.chain(template_webhook(phase, asked)).chain(extension_config_webhook(phase, asked)).collect()
     }
 
-    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {
+    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>> {
         async move {
             if is_merely_released(&review["request"]) {
                 return Ok(json!({"apiVersion": review["apiVersion"], "kind": review["kind"],

@@ -224,8 +224,8 @@ fn health(
     let (shown, managed) = (identity.clone(), managed.clone());
     Health::new(shared.cache.clone(), shared.metrics.clone())
         .with_memory(shared.memory.clone())
-        .requiring(Box::new(move || shown.is_valid_at(SystemTime::now())))
-        .requiring(Box::new(move || managed.get().map_or(Ok(()), |managed| managed.ready())))
+        .requiring(Box::new(move || Ok(shown.is_valid_at(SystemTime::now())?)))
+        .requiring(Box::new(move || Ok(managed.get().map_or(Ok(()), |managed| managed.ready())?)))
 }
 
 /// Starts to serve probes and metrics on their own runtime.

@@ -10,7 +10,7 @@ use super::args::ServeArgs;
 use super::embedded::{identity, while_sweeping};
 use super::leading::MachineSetup;
 use super::listen;
-use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
+use ::server::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters, WorkloadOpenError};
 use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, HttpServer};
 use apiserver::ApiOptions;
@@ -85,9 +85,9 @@ impl WorkloadServer {
 }
 
 impl WorkloadClusters for Handle {
-    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-        self.workloads.open(cluster).map_err(|error| error.to_string())?;
-        self.get(cluster).ok_or_else(|| format!("the workload cluster {cluster} is gone"))
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError> {
+        self.workloads.open(cluster).map_err(|error| WorkloadOpenError::NotCreated(error.into()))?;
+        self.get(cluster).ok_or_else(|| WorkloadOpenError::Gone(cluster.clone()))
     }
 
     fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use topologist::hub::Kind;
 use topologist::wire::WireVersion;
-use topologist::wire::conversion::{convert, versions_needed};
+use topologist::wire::conversion::{UnknownKindVersion, convert, versions_needed};
 use topologist::yaml;
 
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
@@ -62,7 +62,7 @@ impl Fixture {
     fn convert(&self, object: &Value, to: WireVersion) -> Value {
         let kind = Kind::from_name(object["kind"].as_str().unwrap()).unwrap();
         let version = |group: &str, kind: &str| {
-            self.about.versions.get(&format!("{kind}.{group}")).cloned().ok_or_else(|| "not in about.yaml".to_owned())
+            self.about.versions.get(&format!("{kind}.{group}")).cloned().ok_or(UnknownKindVersion::NotLookedUp)
         };
         let needed = versions_needed(kind, object, to).into_iter();
         let versions = needed.map(|(group, kind)| ((group.clone(), kind.clone()), version(&group, &kind))).collect();

@@ -45,11 +45,11 @@ fn the_file_of_timings_in_the_document_has_all_names_and_their_defaults() {
     assert_eq!(timings, Timings::default());
     let shown: BTreeSet<String> =
         file.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect();
-    let timed = offered(&read("nothing: 1s").unwrap_err());
+    let timed = offered(&read("nothing: 1s").unwrap_err().to_string());
     assert!(timed.len() >= 9 && timed.is_subset(&shown), "{timed:?} of {shown:?}");
     assert!(!failures.is_empty(), "there are examples of failures");
     for (member, value) in [("what", "nothing"), ("nothing", "1")] {
-        let known = offered(&read(&format!("failures: [{{{member}: {value}}}]")).unwrap_err());
+        let known = offered(&read(&format!("failures: [{{{member}: {value}}}]")).unwrap_err().to_string());
         let is_named = |name: &&String| !text.contains(&format!("`{name}`"));
         let missing: Vec<_> = known.iter().filter(is_named).collect();
         assert!(known.len() >= 3 && missing.is_empty(), "the document does not explain {missing:?}");
@@ -91,7 +91,7 @@ fn failures_of_a_spec_are_explained_with_an_example() {
         let failure = object.pointer(path).unwrap().as_object().unwrap();
         assert_eq!(failure.keys().cloned().collect::<BTreeSet<_>>(), members, "the example of {kind} has all members");
     }
-    let parts = offered(&read("failures: [{what: nothing}]").unwrap_err());
+    let parts = offered(&read("failures: [{what: nothing}]").unwrap_err().to_string());
     let (_, row) = table.split_once("| `part` |").unwrap();
     let row = row.lines().next().unwrap();
     assert!(parts.len() >= 4 && parts.iter().all(|part| row.contains(&format!("`{part}`"))), "{parts:?}");

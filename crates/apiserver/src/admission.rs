@@ -3,6 +3,7 @@
 use std::fmt;
 
 use futures::future::BoxFuture;
+use http::StatusCode;
 use serde_json::Value;
 
 /// The two rounds of admission: mutating webhooks first, then validating ones.
@@ -38,11 +39,24 @@ pub struct Webhook {
     pub ignores_failure: bool,
 }
 
+/// The reason for which a webhook does not answer a review.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewCallError {
+    /// The request cannot be sent, or the body of the response cannot be read.
+    #[error(transparent)]
+    Http(Box<dyn std::error::Error + Send + Sync>),
+    /// The response is no success.
+    #[error("{code}: {body}")]
+    Status { code: StatusCode, body: String },
+    #[error(transparent)]
+    NoJson(#[from] serde_json::Error),
+}
+
 /// Admission webhooks.
 pub trait Admission: fmt::Debug + Send + Sync {
     /// The webhooks for a write, in order.
     fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook>;
 
     /// Answers an `AdmissionReview`, or returns why there is no answer.
-    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>>;
+    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>>;
 }

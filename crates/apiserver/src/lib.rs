@@ -34,7 +34,7 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-pub use admission::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
+pub use admission::{Admission, AdmissionAttributes, AdmissionPhase, ReviewCallError, Webhook};
 pub use storage::{Builtin, KindRegistry, KindSchema, LoadError, PrinterColumn, Retention, ScalePaths, ServedResource};
 
 use storage::{StoreState, make_namespaces, management_registry, workload_registry};

@@ -17,7 +17,9 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::storage::store::KeyRange;
-use super::{Admission, AdmissionAttributes, AdmissionPhase, ApiOptions, Embedded, Retention, Webhook};
+use super::{
+    Admission, AdmissionAttributes, AdmissionPhase, ApiOptions, Embedded, Retention, ReviewCallError, Webhook,
+};
 use model::hub::label::CLUSTER_NAME;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -333,7 +335,7 @@ impl Admission for ScriptedWebhooks {
         is_asked.then_some(webhook).into_iter().collect()
     }
 
-    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {
+    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>> {
         Box::pin(async move {
             let answer = (self.answer)(webhook, &review["request"]);
             self.asked.lock().unwrap().push(review["request"].clone());

@@ -25,7 +25,7 @@ pub use catalogue::catalogue;
 pub use oversize::Oversize;
 pub use router::{
     DecodedRequest, END_POINTS, EditedObject, EndPoint, MACHINE_END_POINTS, Operation, Phase, RawRequest, WebhookRules,
-    webhook_rules,
+    WrongReview, webhook_rules,
 };
 pub use rule::ListedRule;
 pub use rules::{clusters_that_break, usable_variables, variable_problem};

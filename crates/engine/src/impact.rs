@@ -33,7 +33,7 @@ pub use bound::AffectedClusters;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
 pub use cluster_impact::Inspection;
 pub use edit::{Edit, EditId, classes_with, is_of_a_class};
-pub use inputs::ImpactInputs;
+pub use inputs::{ImpactInputs, UnreadableFact};
 pub use size::{Breaking, SizeRules, SizeVerdict};
 pub use tally::{Completeness, Impact, ImpactCounts, ImpactGroup, Tally};
 pub use warnings::with_refusals;

@@ -60,6 +60,17 @@ pub struct Draft {
     pub missing: Vec<String>,
 }
 
+/// The reason for which a draft is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DraftError {
+    /// No valid value was found for a variable.
+    #[error("{0}")]
+    MissingValue(String),
+    /// The errors of the webhook's verdicts.
+    #[error("{}", .0.join("; "))]
+    Denied(Vec<String>),
+}
+
 impl Draft {
     /// Generates a Cluster with variables of that extent, and each worker class once.
     pub fn generate(
@@ -101,11 +112,11 @@ impl Draft {
     ///
     /// # Errors
     /// When a variable has no value, or an end point denies the Cluster.
-    pub fn admitted(&self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, String> {
+    pub fn admitted(&self, facts: &Arc<Facts>, settings: &AdmissionSettings) -> Result<Cluster, DraftError> {
         if let Some(missing) = self.missing.first() {
-            return Err(missing.clone());
+            return Err(DraftError::MissingValue(missing.clone()));
         }
-        admitted(&self.value, facts, settings).map(identified).map_err(|errors| errors.join("; "))
+        admitted(&self.value, facts, settings).map(identified).map_err(DraftError::Denied)
     }
 }
 

@@ -36,7 +36,7 @@ pub use hook::Hook;
 pub use label_requirements::LabelRequirements;
 pub use machines::*;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
-pub use name_template::{NameParts, NameSubject, default_name, name_from, prefixed_name};
+pub use name_template::{NameParts, NameSubject, NameTemplateError, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, SharedValues, WrongType, group_of, type_of, version_of};
 
 /// The API group of Cluster and ClusterClass.

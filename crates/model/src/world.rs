@@ -27,13 +27,13 @@ use std::sync::Arc;
 pub use ask::Ask;
 pub use ask::{Answer, Need};
 pub use class::Class;
-pub use facts::{CLASSES, CLUSTERS, FactChanges, Facts, Record};
+pub use facts::{CLASSES, CLUSTERS, ClusterListError, FactChanges, Facts, Record};
 pub use need::{
     DefinitionName, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Nodes, NodesOf, PatchAnswer, PatchCall,
     PatchHook, PlanCall, PlannedVersions, Selection, SettledClass,
 };
 pub use objects::ObjectSet;
-pub use scope::Scope;
+pub use scope::{InvalidNamespace, Scope};
 pub use settle::{ComputeResult, Unsettled, settle, settle_at_once};
 pub use worker_states::{WorkerSet, WorkerState};
 
@@ -146,7 +146,7 @@ impl World {
     ///
     /// # Errors
     /// The reason why the list is unavailable.
-    pub fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
+    pub fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, ClusterListError> {
         self.facts.clusters_of(class)
     }
 

@@ -41,9 +41,9 @@ mod value;
 pub use budget::CelCost;
 
 pub(crate) use budget::EvaluationBudget;
-pub(crate) use check::ResultType;
+pub(crate) use check::{PatternError, ResultType};
 pub(crate) use cost::{PER_RULE, PER_VARIABLE};
 pub(crate) use fault::EvalError;
-pub(crate) use program::Program;
+pub(crate) use program::{Program, ProgramError};
 pub(crate) use texts::{is_base64, is_request_uri, is_uuid};
 pub(crate) use types::{CelType, Decl, FieldDecl, MAX_REQUEST, ObjectDecl, TextEncoding, escaped};

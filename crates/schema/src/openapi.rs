@@ -48,6 +48,6 @@ pub use definition::{ChildStep, NodeMetadata, SchemaDefinition, ValidationRule};
 pub use deprecated::{DEPRECATED, DeprecatedPart};
 pub use fast_path::FastVerdict;
 pub use node::{SENSITIVE, Schema, SchemaError};
-pub use resource::{ObjectFault, ResourceSchema, without_descriptions};
+pub use resource::{ObjectFault, ResourceSchema, ResourceSchemaError, without_descriptions};
 pub use sample::{Breadth, NoSample};
 pub use validate::Violation;

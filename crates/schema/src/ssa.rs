@@ -39,12 +39,14 @@ mod schema;
 mod set;
 mod validate;
 
-pub use apply::{AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, apply, update};
+pub use apply::{
+    AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, NotConverted, apply, update,
+};
 pub use compare::FieldComparison;
 pub use difference::{
     ApplyDifference, ComparisonContext, FieldChange, OwnershipChange, as_applied, changes, difference,
 };
-pub use element::{ElementPath, PathElement};
+pub use element::{ElementPath, PathElement, PathElementError};
 pub use fast_path::is_as_applied;
 pub use last_applied::ANNOTATION as LAST_APPLIED;
 pub use literal::ListKey;
@@ -54,7 +56,7 @@ pub use managers::{
 pub use owned::{field_set, has_fields};
 pub use reduce::{SENT, is_reduced, reduce};
 pub use schema::MergeSchema;
-pub use set::FieldSet;
+pub use set::{FieldSet, FieldSetError};
 
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,14 @@ struct ConfigInputs {
     callers: Option<Arc<Callers>>,
 }
 
+/// The presented certificate has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the serving certificate expired {} ago", age(*.seconds))]
+pub struct CertificateExpired {
+    /// The time since then.
+    pub seconds: i64,
+}
+
 impl ServerIdentity {
     /// An identity without a certificate: handshakes fail until one is installed.
     ///
@@ -91,7 +99,7 @@ impl ServerIdentity {
     ///
     /// # Errors
     /// The time at which it expired.
-    pub fn is_valid_at(&self, now: SystemTime) -> Result<(), String> {
+    pub fn is_valid_at(&self, now: SystemTime) -> Result<(), CertificateExpired> {
         let expires = self.expires.load(Ordering::Relaxed);
         let now = now
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -99,7 +107,7 @@ impl ServerIdentity {
         if expires == 0 || now <= expires {
             return Ok(());
         }
-        Err(format!("the serving certificate expired {} ago", age(now - expires)))
+        Err(CertificateExpired { seconds: now - expires })
     }
 
     /// Replaces the accepted client certificates from the next handshake on.
@@ -238,7 +246,7 @@ mod tests {
         let files = CertificateFiles { certificate: "tls.crt".into(), key: "tls.key".into() };
         identity.install(&issued.pair(), &files).unwrap();
         assert_eq!(identity.is_valid_at(now), Ok(()));
-        let error = identity.is_valid_at(now + 4 * day).unwrap_err();
+        let error = identity.is_valid_at(now + 4 * day).unwrap_err().to_string();
         assert!(error.starts_with("the serving certificate expired ") && error.ends_with("d ago"), "{error}");
         identity.install(&IssuedCertificate::generate(&["localhost".to_owned()], 9).unwrap().pair(), &files).unwrap();
         assert_eq!(identity.is_valid_at(now + 4 * day), Ok(()), "it was renewed");

@@ -14,7 +14,7 @@ use super::super::discovered::VariableServer;
 use super::super::extensions::settings;
 use engine::admission::variable_problem;
 use engine::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
-use engine::extensions::behavior::{self, Finding, Reply};
+use engine::extensions::behavior::{self, FailedCall, Finding, Reply};
 use engine::extensions::{
     BaseUrl, CallTarget, DISCOVERY, ExtensionHandler, GROUP, PreparedPatchRequest, Registration, VERSION, first_value,
     registered_name,
@@ -130,7 +130,7 @@ impl ExtensionChecker {
                         let Ok(body) = body.map(|body| body.to_string()) else { continue };
                         self.add(&name, behavior::check_call(&body, &|body| self.counted(&name, &target, body)));
                         let outcome = self.counted(&name, &target, &body).outcome;
-                        let plan = answers::upgrade_plan(handler, outcome.as_deref().map_err(String::as_str));
+                        let plan = answers::upgrade_plan(handler, outcome.as_deref().map_err(FailedCall::reason));
                         self.add(&name, plan.ok().and_then(|plan| no_plan(&plan)));
                     }
                     _ => {}
@@ -161,7 +161,7 @@ impl ExtensionChecker {
             let Ok(body) = variables_request(&settings, extension.registration.settings()) else { continue };
             found.extend(behavior::check_call(&body, &|body| self.counted(name, &target, body)));
             let outcome = self.counted(name, &target, &body).outcome;
-            let Ok(variables) = answers::variables(handler, outcome.as_deref().map_err(String::as_str)) else {
+            let Ok(variables) = answers::variables(handler, outcome.as_deref().map_err(FailedCall::reason)) else {
                 continue;
             };
             found.extend(variable_problem(&variables).map(unusable));
@@ -238,8 +238,9 @@ impl ExtensionChecker {
         let start = Instant::now();
         let answer = self.runtime.block_on(self.client.call(target, body.to_owned()));
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let outcome = answer.map_err(|error| error.to_string());
-        let first = |answer: &[u8]| first_value(answer).map(RawValue::to_owned).map_err(|error| error.to_string());
+        let outcome = answer.map_err(|error| FailedCall(error.to_string()));
+        let first =
+            |answer: &[u8]| first_value(answer).map(RawValue::to_owned).map_err(|error| FailedCall(error.to_string()));
         let outcome = outcome.and_then(|answer| first(&answer[..]));
         Reply { outcome, milliseconds }
     }
@@ -301,7 +302,7 @@ impl ExtensionServer for ExtensionChecker {
         }
         self.keep(class, name, &call.cluster, &question);
         let outcome = send(question.body()).outcome;
-        let found = question.answer(handler, outcome.as_deref().map_err(String::as_str));
+        let found = question.answer(handler, outcome.as_deref().map_err(FailedCall::reason));
         self.state().answers.insert(key, found.clone());
         found
     }
@@ -331,7 +332,7 @@ impl VariableServer for ExtensionChecker {
             return known.clone();
         }
         let outcome = self.counted(name, &target, &key.1).outcome;
-        let found = match answers::variables(handler, outcome.as_deref().map_err(String::as_str)) {
+        let found = match answers::variables(handler, outcome.as_deref().map_err(FailedCall::reason)) {
             Ok(variables) => Found::Yes(variables.into()),
             Err(problem) => Found::Unreadable(problem.to_string()),
         };

@@ -21,7 +21,7 @@ use topologist::lifecycle::settings::Timings;
 use topologist::reconciler::controller::ClassController;
 use topologist::reconciler::extensions::ExtensionController;
 use topologist::reconciler::lifecycle::LifecycleController;
-use topologist::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
+use topologist::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters, WorkloadOpenError};
 use topologist::reconciler::setup::Setup;
 use topologist::reconciler::templates::TemplatesController;
 use topologist::reconciler::topology::{Deletions, TopologyController};
@@ -68,9 +68,9 @@ impl fmt::Debug for Remote {
 }
 
 impl WorkloadClusters for Remote {
-    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-        self.workloads.open(cluster).map_err(|error| error.to_string())?;
-        self.get(cluster).ok_or_else(|| "it is gone".to_owned())
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError> {
+        self.workloads.open(cluster).map_err(|error| WorkloadOpenError::NotCreated(error.into()))?;
+        self.get(cluster).ok_or_else(|| WorkloadOpenError::Gone(cluster.clone()))
     }
 
     fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster> {

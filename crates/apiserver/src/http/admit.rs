@@ -70,7 +70,7 @@ impl WriteReview<'_> {
         let answer = match admission.review(webhook, self.question(&uid, object)).await {
             Ok(answer) => answer,
             Err(_) if webhook.ignores_failure => return Ok(None),
-            Err(why) => return Err(failed(webhook, &why)),
+            Err(why) => return Err(failed(webhook, &why.to_string())),
         };
         let response = answer.get("response").filter(|response| response.is_object());
         let Some(response) = response else { return Err(failed(webhook, "the answer has no response")) };

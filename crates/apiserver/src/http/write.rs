@@ -348,7 +348,7 @@ impl WriteOperation<'_> {
     }
 
     /// Converter of objects between versions of their kind.
-    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::ConvertedObject, String> + use<> {
+    pub(super) fn converter(&self) -> impl Fn(&Value, &str) -> Result<ssa::ConvertedObject, ssa::NotConverted> + use<> {
         let registry = self.embedded.registry();
         let resource = self.resource.clone();
         move |object: &Value, api_version: &str| {
@@ -356,7 +356,8 @@ impl WriteOperation<'_> {
             else {
                 return Ok(None);
             };
-            let object = shape::converted(&registry, object, to).map_err(|failure| failure.message)?;
+            let object =
+                shape::converted(&registry, object, to).map_err(|failure| ssa::NotConverted(failure.message))?;
             Ok(Some((object, to.merging())))
         }
     }

@@ -11,6 +11,7 @@ use super::status::ApiError;
 use super::store::{StoreKey, StoreState};
 use model::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
 use schema::field::{ErrorKind, ErrorValue};
+use schema::openapi::ResourceSchemaError;
 use schema::ssa;
 
 /// Path of the schema in a version.
@@ -33,11 +34,19 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name) == Some(&Value::Bool(true))
 }
 
+/// The invalid schema of a version of a definition.
+#[derive(Debug, thiserror::Error)]
+#[error("version {version:?}: {source}")]
+pub(super) struct VersionSchemaError {
+    version: String,
+    source: ResourceSchemaError,
+}
+
 /// The served versions of a definition.
 ///
 /// # Errors
 /// When a schema is invalid.
-pub(super) fn resources(definition: &Value) -> Result<Vec<ServedResource>, String> {
+pub(super) fn resources(definition: &Value) -> Result<Vec<ServedResource>, VersionSchemaError> {
     let versions = list(definition, "/spec/versions");
     let storage =
         versions.iter().find(|version| is_true(version, "storage")).map_or("", |version| text(version, "/name"));
@@ -46,7 +55,7 @@ pub(super) fn resources(definition: &Value) -> Result<Vec<ServedResource>, Strin
         let schema = match version.pointer(SCHEMA) {
             Some(schema) => Some(Arc::new(
                 KindSchema::compile(schema.clone())
-                    .map_err(|why| format!("version {:?}: {why}", text(version, "/name")))?,
+                    .map_err(|source| VersionSchemaError { version: text(version, "/name").to_owned(), source })?,
             )),
             None => None,
         };
@@ -186,7 +195,7 @@ pub(crate) fn faults(definition: &Value) -> Vec<ObjectFault> {
             }),
             Some(schema) => {
                 if let Err(why) = KindSchema::compile(schema.clone()) {
-                    faults.push(invalid(&field, json!("(schema)"), &why));
+                    faults.push(invalid(&field, json!("(schema)"), &why.to_string()));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use schema::openapi::ObjectFault;
-use schema::openapi::ResourceSchema;
+use schema::openapi::{ResourceSchema, ResourceSchemaError};
 use schema::ssa;
 
 /// A schema compiled for validation and merging.
@@ -22,7 +22,7 @@ impl KindSchema {
     ///
     /// # Errors
     /// When it is not a schema, or a pattern is invalid.
-    pub fn compile(openapi: Value) -> Result<Self, String> {
+    pub fn compile(openapi: Value) -> Result<Self, ResourceSchemaError> {
         let merging = ssa::MergeSchema::from_openapi(&openapi);
         Ok(KindSchema { merging, schema: ResourceSchema::compile(Arc::new(openapi))? })
     }

@@ -211,22 +211,36 @@ impl RawRequest<'_> {
     /// The version of a review's object, if it is an object of `kind`.
     ///
     /// # Errors
-    /// The message names the expected kind.
-    pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<WireVersion, String> {
+    /// The error names the expected kind.
+    pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<WireVersion, WrongReview> {
         let versions = if Kind::ALL.contains(&kind) { &WireVersion::ALL[..] } else { &[WireVersion::V1Beta2] };
         let version = WireVersion::from_name(&review.version).filter(|version| versions.contains(version));
         match version {
             Some(version) if review.group == GROUP && review.kind == kind.name() => Ok(version),
-            _ => Err(format!(
-                "this path answers reviews of {} in {GROUP}, versions {}; the review is about {} in {}/{}",
-                kind.name(),
-                versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(", "),
-                review.kind,
-                review.group,
-                review.version
-            )),
+            _ => Err(WrongReview {
+                expected: kind,
+                versions,
+                group: review.group.clone().into_owned(),
+                version: review.version.clone().into_owned(),
+                kind: review.kind.clone().into_owned(),
+            }),
         }
     }
+}
+
+/// A review about an object of another kind or version than its path answers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this path answers reviews of {} in {GROUP}, versions {}; the review is about {kind} in {group}/{version}",
+    expected.name(),
+    versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(", ")
+)]
+pub struct WrongReview {
+    pub expected: Kind,
+    pub versions: &'static [WireVersion],
+    pub group: String,
+    pub version: String,
+    pub kind: String,
 }
 
 /// An error in the objects of a request.

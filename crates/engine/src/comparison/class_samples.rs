@@ -8,7 +8,7 @@ use super::class_changes::{self, ClassesByName, ComparedClass};
 use super::cluster_report::{ClusterReport, Fate};
 use super::report::ComparisonReport;
 use crate::admission::AdmissionSettings;
-use crate::sample_clusters::{self, Draft};
+use crate::sample_clusters::{self, Draft, DraftError};
 use crate::topology::Failure;
 use crate::topology::plan::TopologySimulator;
 use model::hub::{Cluster, ClusterClass, ObjectKey};
@@ -45,6 +45,19 @@ struct Sample {
     warning: Option<String>,
     /// Differences that the sample may not show.
     differences: Option<ClusterReport>,
+}
+
+/// The reason for which a class has no sample Cluster.
+#[derive(Debug, thiserror::Error)]
+enum SampleError {
+    #[error("the class lists no Kubernetes version both before and after the change")]
+    NoCommonVersion,
+    #[error("before the change: {0}")]
+    BeforeChange(#[source] Box<SampleError>),
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    #[error(transparent)]
+    Topology(Failure),
 }
 
 /// The sample Cluster on both sides, if the class exists on both.
@@ -133,7 +146,7 @@ impl ClassSamples {
                 self.clusters.insert(key.clone(), sample);
             }
             Err(reason) => {
-                self.miss(class, &reason);
+                self.miss(class, &reason.to_string());
                 self.classes.extend(differences);
                 self.classes.extend(old.is_none().then(|| class_changes::created(class)));
             }
@@ -195,10 +208,9 @@ impl Attempt<'_, '_> {
     ///
     /// # Errors
     /// When no sample is valid.
-    fn pair(&self) -> Result<SamplePair, String> {
+    fn pair(&self) -> Result<SamplePair, SampleError> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
-        let version = sample_clusters::version(&all)
-            .ok_or("the class lists no Kubernetes version both before and after the change")?;
+        let version = sample_clusters::version(&all).ok_or(SampleError::NoCommonVersion)?;
         let draft = |class: &Class, extent| Draft::generate(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {
@@ -210,7 +222,7 @@ impl Attempt<'_, '_> {
                 }
             }
         }
-        let reason = reason.unwrap_or_default();
+        let reason = reason.expect("at least the new class is tried");
         let Some(old) = self.old else { return Err(reason) };
         for extent in SampleExtent::EACH {
             if let Ok(pair) = self.judged(Some(&draft(old, extent)), &draft(self.new, extent)) {
@@ -224,8 +236,8 @@ impl Attempt<'_, '_> {
     }
 
     /// Both drafts, if they are valid on their sides.
-    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<SamplePair, String> {
-        let before = |error: String| format!("before the change: {error}");
+    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<SamplePair, SampleError> {
+        let before = |error| SampleError::BeforeChange(Box::new(error));
         let old = old.map(|old| self.side(old, self.before, &|_| true).map_err(before)).transpose()?;
         // Errors in the files are reported by the plan.
         let new = self.side(new, self.after, &is_of_values)?;
@@ -238,12 +250,12 @@ impl Attempt<'_, '_> {
         draft: &Draft,
         half: &ComparedSide<'_>,
         counts: &dyn Fn(&Failure) -> bool,
-    ) -> Result<Cluster, String> {
+    ) -> Result<Cluster, SampleError> {
         let cluster = draft.admitted(half.facts, self.settings)?;
         let mut fold = half.fold.clone();
         fold.facts_mut().put_cluster(self.key.clone(), Record::readable(cluster.clone()));
         match fold.compute(self.key) {
-            Err(failure) if counts(&failure) => Err(failure.to_string()),
+            Err(failure) if counts(&failure) => Err(SampleError::Topology(failure)),
             _ => Ok(cluster),
         }
     }

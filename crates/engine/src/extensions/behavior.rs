@@ -38,11 +38,23 @@ pub struct Finding {
     pub way_out: &'static str,
 }
 
+/// A failed call, with the reason that its client reports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FailedCall(pub String);
+
+impl FailedCall {
+    /// The reason as text.
+    pub fn reason(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The reply to a call.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The answer, or the reason of a failed call.
-    pub outcome: Result<Box<RawValue>, String>,
+    pub outcome: Result<Box<RawValue>, FailedCall>,
     pub milliseconds: u64,
 }
 
@@ -81,8 +93,8 @@ pub fn check_patch(question: &PreparedPatchRequest, always_set: &BTreeSet<String
 pub fn check_call(body: &str, send: &Send<'_>) -> Vec<Finding> {
     let [first, second] = [send(body), send(body)];
     let mut findings = slow(first.milliseconds.min(second.milliseconds));
-    let failure = |outcome: &Result<Box<RawValue>, String>| match outcome {
-        Err(problem) => Some(format!("the call failed: {}", cut(problem, MESSAGE))),
+    let failure = |outcome: &Result<Box<RawValue>, FailedCall>| match outcome {
+        Err(FailedCall(reason)) => Some(format!("the call failed: {}", cut(reason, MESSAGE))),
         Ok(answer) => {
             let answer: Value = serde_json::from_str(answer.get()).unwrap_or_default();
             let message = answer["message"].as_str().unwrap_or_default();
@@ -130,7 +142,7 @@ impl PreparedPatchRequest {
     }
 
     fn effect(&self, reply: &Reply) -> CallEffect {
-        match self.read(reply.outcome.as_deref().map_err(String::as_str)) {
+        match self.read(reply.outcome.as_deref().map_err(FailedCall::reason)) {
             Err(problem) => CallEffect::Failed(problem.to_string()),
             Ok(PatchAnswer::Valid) => CallEffect::Valid,
             Ok(PatchAnswer::Failure(message)) => CallEffect::Refused(message),

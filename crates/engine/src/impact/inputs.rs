@@ -15,6 +15,14 @@ use schema::budget::MemoryPool;
 /// Maximum bytes of compiled variables of an edit beside those of the stored classes (DEC-44).
 const COMPILED: usize = 32 << 20;
 
+/// A fact that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{need}: {reason}")]
+pub struct UnreadableFact {
+    pub need: Box<Need>,
+    pub reason: String,
+}
+
 /// The inputs of an edit's impact: the facts before and after it.
 #[derive(Debug)]
 pub struct ImpactInputs {
@@ -123,11 +131,12 @@ impl ImpactInputs {
     ///
     /// # Errors
     /// When a fact could not be read.
-    pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, String> {
+    pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, UnreadableFact> {
         let mut objects = ObjectSet::default();
         for (need, answer) in answers {
             if let Some(reason) = answer.unreadable() {
-                return Err(format!("{need}: {reason}"));
+                let reason = reason.to_owned();
+                return Err(UnreadableFact { need: Box::new(need), reason });
             }
             match (need, answer) {
                 (_, Answer::Object(Found::Yes(object))) => objects.put(object),

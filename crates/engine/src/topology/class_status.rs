@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::class_references::OutdatedReference;
-use super::class_variables::{ClassVariables, Discovered, inline_variables};
+use super::class_variables::{ClassVariables, Discovered, VariablesProblem, inline_variables};
 use super::conditions::{DesiredCondition, MESSAGE_BYTES, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json;
 use model::wire::WireVersion;
@@ -107,7 +107,7 @@ pub fn with_status(text: &str) -> Cow<'_, str> {
 ///
 /// # Errors
 /// When the variables cannot be used (CCR-08, CCR-09).
-pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
+pub fn with_discovered_status(mut class: Value, discovered: &[Discovered]) -> Result<Value, VariablesProblem> {
     if !is_readable(&class, StatusLayout::V1BETA2) {
         return Ok(class);
     }
@@ -166,13 +166,13 @@ impl StatusBuilder<'_> {
                 if let Some(variables) = variables.list() {
                     self.set_variables(variables);
                 }
-                let message = cut(&variables.problem().unwrap_or_default());
+                let message = cut(&variables.problem().map(|problem| problem.to_string()).unwrap_or_default());
                 let reason = "VariableDiscoveryFailed";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
             ClassVariables::Unreadable(_) => {
-                let message = cut(&variables.problem().unwrap_or_default());
+                let message = cut(&variables.problem().map(|problem| problem.to_string()).unwrap_or_default());
                 let reason = "ClusterClassUnreadable";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));

@@ -23,7 +23,32 @@ const FALSE_IS_ABSENT: [&str; 5] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discovered {
     pub patch: String,
-    pub variables: Result<Arc<[Value]>, String>,
+    pub variables: Result<Arc<[Value]>, VariableDiscoveryError>,
+}
+
+/// A failed discovery of the variables of an extension.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariableDiscoveryError {
+    /// The extension defines variables that a class cannot use.
+    #[error("{0}")]
+    InvalidVariables(String),
+    /// The call has no usable answer.
+    #[error("{0}")]
+    NoAnswer(String),
+}
+
+/// A problem of the variables of a class.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariablesProblem {
+    /// Some extensions could not be called.
+    #[error("VariableDiscovery failed: {0}")]
+    Undiscovered(String),
+    /// Definitions of these names differ.
+    #[error("VariableDiscovery failed: the following variables have conflicting definitions: {}", names.join(","))]
+    Conflicting { names: Vec<String> },
+    /// The class exceeds the budget of a class.
+    #[error("ClusterClass cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// The result of merging the variables of a class.
@@ -72,16 +97,13 @@ impl ClassVariables {
         }
     }
 
-    /// The problem as a message.
-    pub fn problem(&self) -> Option<String> {
+    /// The problem of the variables, if they have one.
+    pub fn problem(&self) -> Option<VariablesProblem> {
         match self {
             ClassVariables::Settled(_) => None,
-            ClassVariables::Undiscovered(error) => Some(format!("VariableDiscovery failed: {error}")),
-            ClassVariables::Conflicting { names, .. } => Some(format!(
-                "VariableDiscovery failed: the following variables have conflicting definitions: {}",
-                names.join(",")
-            )),
-            ClassVariables::Unreadable(error) => Some(format!("ClusterClass cannot be read: {error}")),
+            ClassVariables::Undiscovered(error) => Some(VariablesProblem::Undiscovered(error.clone())),
+            ClassVariables::Conflicting { names, .. } => Some(VariablesProblem::Conflicting { names: names.clone() }),
+            ClassVariables::Unreadable(error) => Some(VariablesProblem::Unreadable(error.clone())),
         }
     }
 }
@@ -207,6 +229,10 @@ mod tests {
         json!({"spec": {"variables": variables}})
     }
 
+    fn refused() -> VariableDiscoveryError {
+        VariableDiscoveryError::NoAnswer("refused".to_owned())
+    }
+
     fn found(patch: &str, variables: &Value) -> Discovered {
         let variables: Vec<Value> = variables.as_array().unwrap().clone();
         Discovered { patch: patch.to_owned(), variables: Ok(variables.into()) }
@@ -278,16 +304,16 @@ mod tests {
         let ClassVariables::Conflicting { variables, names } = &got else { panic!("{got:?}") };
         assert_eq!((variables.len(), names.as_slice()), (2, ["v".to_owned()].as_slice()), "the mark stays");
         assert_eq!(variables[0]["definitionsConflict"], true);
-        assert!(got.problem().unwrap().ends_with("conflicting definitions: v"));
+        assert!(got.problem().unwrap().to_string().ends_with("conflicting definitions: v"));
     }
 
     #[test]
     fn every_failure_is_named_and_nothing_is_merged() {
         // RH-16.3, RH-16.6
-        let failed = |patch: &str| Discovered { patch: patch.to_owned(), variables: Err("refused".to_owned()) };
+        let failed = |patch: &str| Discovered { patch: patch.to_owned(), variables: Err(refused()) };
         let got = ClassVariables::from_class(&class(&json!([])), &[failed("p"), found("q", &json!([])), failed("r")]);
         assert_eq!(got.list(), None);
         let want = "VariableDiscovery failed: patch \"p\": refused; patch \"r\": refused";
-        assert_eq!(got.problem().unwrap(), want);
+        assert_eq!(got.problem().unwrap().to_string(), want);
     }
 }

@@ -16,7 +16,7 @@ use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
 use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, version_of};
 use model::world::{Found, World};
-use schema::budget::Stop;
+use schema::budget::{Exceeded, Stop};
 use schema::field::{ErrorKind, Path};
 use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
 
@@ -134,7 +134,7 @@ impl Checks {
         let definition = definition_of(sent, world);
         match definition.as_ref().and_then(|found| found.resource_schema(version_of(sent.api_version()))) {
             Some(Ok(schema)) => self.add_by(subject, schema, refused),
-            Some(Err(reason)) => self.leave_out(sent, Some(reason)),
+            Some(Err(error)) => self.leave_out(sent, Some(&error.to_string())),
             None => self.leave_out(sent, None),
         }
     }
@@ -155,7 +155,7 @@ impl Checks {
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
             Ok(found) => found.into_iter().for_each(|refusal| self.put(refusal)),
-            Err(reason) => self.leave_out(subject.sent, Some(&reason)),
+            Err(reason) => self.leave_out(subject.sent, Some(&reason.to_string())),
         }
     }
 
@@ -205,18 +205,28 @@ pub(crate) fn completed_in(world: &World, object: Object) -> Object {
     completed(object, definition.as_deref())
 }
 
+/// The reason for which an object cannot be checked.
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error(transparent)]
+    Defaults(#[from] Exceeded),
+    /// The detail of the violation that says which budget is exceeded (DEC-44).
+    #[error("{0}")]
+    Validation(String),
+}
+
 /// The fields of an object that an API server would reject.
-fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, String> {
+fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, CheckError> {
     let CheckedObject { sent, merged, .. } = subject;
     let mut known = Value::from(sent.clone());
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
     schema.prune(&mut value);
-    schema.complete_within(&mut value, &mut DefaultsBudget::for_values()).map_err(|exceeded| exceeded.to_string())?;
+    schema.complete_within(&mut value, &mut DefaultsBudget::for_values())?;
     let stop = Stop::never();
     let mut violations = schema.violations_within(&value, None, &ValidationEffort::for_object(&stop));
     if let Some(exceeded) = violations.iter().find(|found| found.rule == "DEC-44") {
-        return Err(exceeded.detail.clone());
+        return Err(CheckError::Validation(exceeded.detail.clone()));
     }
     if violations.is_empty() {
         violations = schema.rule_violations(&value, None);
@@ -387,7 +397,7 @@ mod tests {
             "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": openapi}}]}}),
         );
         let definition = definition.unwrap();
-        let reason = definition.resource_schema("v1").unwrap().unwrap_err();
+        let reason = definition.resource_schema("v1").unwrap().unwrap_err().to_string();
         assert!(reason.contains("exceeds the limit of"), "{reason}");
         assert!(definition.resource_schema("v2").is_none());
         let object = thing("a", &json!({}));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::characters::quote;
 use crate::calendar::{DAY, civil, days};
 
 /// A point in time with the offset it was written in.
@@ -63,7 +64,7 @@ impl Time {
     }
 
     /// Reads `text` by a Go layout; without a zone it is UTC.
-    pub(super) fn parse(layout: &str, text: &str) -> Result<Self, String> {
+    pub(super) fn parse(layout: &str, text: &str) -> Result<Self, TimeError> {
         LayoutParser::new(layout, text).read()
     }
 }
@@ -151,6 +152,17 @@ struct LayoutParser<'t> {
     offset: i32,
 }
 
+/// A text that does not have the form of a layout, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TimeError {
+    #[error("parsing time {} as {}: cannot parse {} as {}", quote(text), quote(layout), quote(rest), quote(element))]
+    Mismatch { text: String, layout: String, rest: String, element: String },
+    #[error("parsing time {}: extra text: {}", quote(text), quote(extra))]
+    ExtraText { text: String, extra: String },
+    #[error("parsing time {}: {part} out of range", quote(text))]
+    OutOfRange { text: String, part: &'static str },
+}
+
 impl<'t> LayoutParser<'t> {
     fn new(layout: &'t str, text: &'t str) -> Self {
         Self {
@@ -169,7 +181,7 @@ impl<'t> LayoutParser<'t> {
         }
     }
 
-    fn read(mut self) -> Result<Time, String> {
+    fn read(mut self) -> Result<Time, TimeError> {
         while !self.layout.is_empty() {
             let found = ELEMENTS.iter().find(|element| self.layout.starts_with(**element));
             match found {
@@ -182,22 +194,18 @@ impl<'t> LayoutParser<'t> {
         }
         match self.text.is_empty() {
             true => self.finish(),
-            false => Err(format!("{}: extra text: {}", self.opening(), super::characters::quote(self.text))),
+            false => Err(TimeError::ExtraText { text: self.whole.1.to_owned(), extra: self.text.to_owned() }),
         }
     }
 
-    fn opening(&self) -> String {
-        format!("parsing time {}", super::characters::quote(self.whole.1))
-    }
-
-    fn refusal(&self, element: &str) -> String {
-        let quote = super::characters::quote;
-        let (layout, text) = (quote(self.whole.0), quote(self.text));
-        format!("{} as {layout}: cannot parse {text} as {}", self.opening(), quote(element))
+    fn refusal(&self, element: &str) -> TimeError {
+        let ((layout, text), rest) = (self.whole, self.text);
+        let [layout, text, rest, element] = [layout, text, rest, element].map(str::to_owned);
+        TimeError::Mismatch { text, layout, rest, element }
     }
 
     /// A character that stands for itself; `.000` and `.999` are fractions of a second.
-    fn literal(&mut self) -> Result<(), String> {
+    fn literal(&mut self) -> Result<(), TimeError> {
         let digits = self.layout.trim_start_matches(['.', ',']).len();
         if digits + 1 == self.layout.len() {
             let rest = self.layout[1..].trim_start_matches(['0', '9']);
@@ -302,7 +310,7 @@ impl<'t> LayoutParser<'t> {
         Some(())
     }
 
-    fn finish(mut self) -> Result<Time, String> {
+    fn finish(mut self) -> Result<Time, TimeError> {
         match self.afternoon {
             Some(true) if self.hour < 12 => self.hour += 12,
             Some(false) if self.hour == 12 => self.hour = 0,
@@ -318,7 +326,7 @@ impl<'t> LayoutParser<'t> {
             ("second", self.second < 60),
         ];
         if let Some((name, _)) = ranges.iter().find(|(_, good)| !good) {
-            return Err(format!("{}: {name} out of range", self.opening()));
+            return Err(TimeError::OutOfRange { text: self.whole.1.to_owned(), part: name });
         }
         let second = self.hour * 3600 + self.minute * 60 + self.second;
         let seconds = (start + self.day - 1) * DAY + second - i64::from(self.offset);

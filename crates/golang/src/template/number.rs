@@ -12,19 +12,32 @@ pub(super) struct Number {
     pub(super) complex: Option<(f64, f64)>,
 }
 
+/// A text that is no number constant, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NumberError {
+    #[error("malformed character constant: {0}")]
+    Character(String),
+    #[error("invalid syntax")]
+    Syntax,
+    #[error("illegal number syntax: {0:?}")]
+    Number(String),
+    #[error("integer overflow: {0:?}")]
+    Overflow(String),
+}
+
 impl Number {
     /// The constant `'x'`.
-    pub(super) fn character(text: &str) -> Result<Self, String> {
+    pub(super) fn character(text: &str) -> Result<Self, NumberError> {
         let value = unquote_char(text).ok_or_else(|| match text.chars().count() {
-            3.. if !text.starts_with("'\\") => format!("malformed character constant: {text}"),
-            _ => "invalid syntax".to_owned(),
+            3.. if !text.starts_with("'\\") => NumberError::Character(text.to_owned()),
+            _ => NumberError::Syntax,
         })?;
         let (integer, float) = (Some(i64::from(value)), Some(f64::from(value)));
         Ok(Self { text: text.to_owned(), integer, float, complex: None })
     }
 
     /// Any other number constant.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, NumberError> {
         let mut number = Self { text: text.to_owned(), integer: None, float: None, complex: None };
         if let Some(complex) = complex(text) {
             number.complex = Some(complex);
@@ -45,9 +58,9 @@ impl Number {
             number.float = value;
         }
         match number.float {
-            None => Err(format!("illegal number syntax: {text:?}")),
+            None => Err(NumberError::Number(text.to_owned())),
             Some(_) if integer(text).is_none() && !text.contains(['.', 'e', 'E', 'p', 'P']) => {
-                Err(format!("integer overflow: {text:?}"))
+                Err(NumberError::Overflow(text.to_owned()))
             }
             Some(_) => Ok(number),
         }

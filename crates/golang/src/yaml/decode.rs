@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::YamlError;
 use super::compose::{MAX_DEPTH, NodeContent, NodeId, Tree, YamlNode, YamlScalar};
-use super::scalar::{Typed, resolve};
+use super::scalar::{ScalarError, Typed, resolve};
 
 /// Maximum bytes of text that aliases repeat; Go shares texts, here they are copied.
 const MAX_REPEATED_TEXT: usize = 32 << 20;
@@ -33,7 +33,7 @@ impl<'a> Decoder<'a> {
         match &node.content {
             NodeContent::Scalar(scalar) => {
                 let value = self.typed(scalar).and_then(Typed::into_value);
-                value.map_err(|message| node.place.error(message))
+                value.map_err(|error| node.place.error(error.to_string()))
             }
             NodeContent::Alias(target) => self.behind_alias(|decoder| decoder.value(*target)),
             NodeContent::Sequence(items) => {
@@ -68,7 +68,7 @@ impl<'a> Decoder<'a> {
         match &node.content {
             NodeContent::Scalar(scalar) => {
                 let key = self.typed(scalar).and_then(Typed::into_key);
-                key.map_err(|message| node.place.error(message))
+                key.map_err(|error| node.place.error(error.to_string()))
             }
             NodeContent::Alias(target) => self.behind_alias(|decoder| decoder.key(*target)),
             NodeContent::Sequence(_) | NodeContent::Mapping(_) => {
@@ -108,7 +108,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn typed(&mut self, scalar: &'a YamlScalar<'a>) -> Result<Typed<'a>, String> {
+    fn typed(&mut self, scalar: &'a YamlScalar<'a>) -> Result<Typed<'a>, ScalarError> {
         if self.aliases > 0 {
             self.repeated_text += scalar.text.len();
         }

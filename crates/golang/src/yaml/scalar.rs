@@ -26,8 +26,23 @@ pub(super) enum Typed<'a> {
     Binary(Vec<u8>),
 }
 
+/// A scalar that its tag or JSON cannot express, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ScalarError {
+    #[error("cannot decode {found} `{text}` as a !!{tag}")]
+    Tag { found: &'static str, text: String, tag: String },
+    #[error("!!binary value contains invalid base64 data")]
+    NoBase64,
+    #[error("unsupported map key of type: null")]
+    NullKey,
+    #[error("unsupported map key of type: uint64, key: {0}")]
+    UnsignedKey(u64),
+    #[error("json: unsupported value: {0}")]
+    NoNumber(&'static str),
+}
+
 /// The type that tag, quotes and text give a scalar.
-pub(super) fn resolve<'a>(scalar: &'a YamlScalar<'_>) -> Result<Typed<'a>, String> {
+pub(super) fn resolve<'a>(scalar: &'a YamlScalar<'_>) -> Result<Typed<'a>, ScalarError> {
     let text = scalar.text.as_ref();
     let Some(tag) = scalar.tag.strip_prefix(TAG_PREFIX) else {
         return Ok(match scalar.implicit {
@@ -48,13 +63,13 @@ pub(super) fn resolve<'a>(scalar: &'a YamlScalar<'_>) -> Result<Typed<'a>, Strin
         #[expect(clippy::cast_precision_loss, reason = "a float was asked for")]
         ("float", Typed::Int(int)) => Ok(Typed::Float(*int as f64)),
         ("timestamp", Typed::Text(_)) if begins_like_a_date(text) => Ok(wanted),
-        _ => Err(format!("cannot decode {} `{text}` as a !!{tag}", wanted.tag())),
+        _ => Err(ScalarError::Tag { found: wanted.tag(), text: text.to_owned(), tag: tag.to_owned() }),
     }
 }
 
-fn binary(text: &str) -> Result<Typed<'static>, String> {
+fn binary(text: &str) -> Result<Typed<'static>, ScalarError> {
     let text = text.replace(['\r', '\n'], "");
-    BASE64.decode(text).map(Typed::Binary).map_err(|_| "!!binary value contains invalid base64 data".to_owned())
+    BASE64.decode(text).map(Typed::Binary).map_err(|_| ScalarError::NoBase64)
 }
 
 /// An approximation of goyaml.v2, which checks the whole date.
@@ -140,7 +155,7 @@ impl Typed<'_> {
     }
 
     /// The scalar as JSON after Go's conversion; integral floats become integers within range.
-    pub(super) fn into_value(self) -> Result<Value, String> {
+    pub(super) fn into_value(self) -> Result<Value, ScalarError> {
         Ok(match self {
             Typed::Null => Value::Null,
             Typed::Bool(bool) => bool.into(),
@@ -153,12 +168,12 @@ impl Typed<'_> {
     }
 
     /// The scalar as the name of a field.
-    pub(super) fn into_key(self) -> Result<String, String> {
+    pub(super) fn into_key(self) -> Result<String, ScalarError> {
         match self {
-            Typed::Null => Err("unsupported map key of type: null".to_owned()),
+            Typed::Null => Err(ScalarError::NullKey),
             Typed::Bool(bool) => Ok(bool.to_string()),
             Typed::Int(int) => Ok(int.to_string()),
-            Typed::Uint(uint) => Err(format!("unsupported map key of type: uint64, key: {uint}")),
+            Typed::Uint(uint) => Err(ScalarError::UnsignedKey(uint)),
             Typed::Float(float) => Ok(float_key(float)),
             Typed::Text(text) => Ok(text.to_owned()),
             Typed::Binary(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -166,18 +181,15 @@ impl Typed<'_> {
     }
 }
 
-fn number(float: f64) -> Result<Number, String> {
+fn number(float: f64) -> Result<Number, ScalarError> {
     // The shortest digits that give the float back, without an exponent, as Go prints it below 1e21.
     let digits = float.to_string();
     let whole = digits.parse::<u64>().map(Number::from).or_else(|_| digits.parse::<i64>().map(Number::from));
-    whole.ok().or_else(|| Number::from_f64(float)).ok_or_else(|| {
-        let name = match float {
-            f64::INFINITY => "+Inf",
-            f64::NEG_INFINITY => "-Inf",
-            _ => "NaN",
-        };
-        format!("json: unsupported value: {name}")
-    })
+    whole.ok().or_else(|| Number::from_f64(float)).ok_or(ScalarError::NoNumber(match float {
+        f64::INFINITY => "+Inf",
+        f64::NEG_INFINITY => "-Inf",
+        _ => "NaN",
+    }))
 }
 
 /// A float as a key: with the digits of a `float32`, and an exponent from a million on (`1e+06`).

@@ -165,7 +165,7 @@ fn plan(
             Some(new)
         }
         Err(_) if is_paused => None,
-        Err(reason) => Some(create(context, &shape, templates, &reason, step)?),
+        Err(reason) => Some(create(context, &shape, templates, &reason.to_string(), step)?),
     };
     for set in &mut old {
         shape.put_on(&mut set.after, false)?;

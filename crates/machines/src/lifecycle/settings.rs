@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::objects::GroupKind;
 use golang::calendar::{Moment, go_duration};
-use golang::yaml;
+use golang::yaml::{self, YamlError};
 use model::hub::{ObjectKey, type_of};
 
 /// Inputs of steps besides objects.
@@ -244,25 +244,35 @@ pub struct TimingsFile {
     pub named: BTreeSet<String>,
 }
 
+/// A file of timings that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TimingsError {
+    #[error("line {line}: {0}", line = .0.line)]
+    NoYaml(#[from] YamlError),
+    #[error("it has {found} where names of timings and durations belong")]
+    NoObject { found: &'static str },
+    #[error("failures: {0}")]
+    Failures(#[source] serde_json::Error),
+    /// The names that serde lists for an unknown one lack `failures`.
+    #[error("{0}{more}", more = if .0.to_string().starts_with("unknown field") { ", `failures`" } else { "" })]
+    Timings(#[source] serde_json::Error),
+}
+
 /// Reads a file of timings: durations by name, and `failures`. Missing ones keep their defaults.
 ///
 /// # Errors
 /// When it is not YAML, or contains something unknown; names it.
-pub fn read(text: &str) -> Result<TimingsFile, String> {
-    let value = yaml::value(text).map_err(|error| format!("line {}: {error}", error.line))?;
+pub fn read(text: &str) -> Result<TimingsFile, TimingsError> {
+    let value = yaml::value(text)?;
     let mut members = match value {
         Value::Object(members) => members,
         Value::Null => Map::new(),
-        other => return Err(format!("it has {} where names of timings and durations belong", type_of(&other))),
+        other => return Err(TimingsError::NoObject { found: type_of(&other) }),
     };
     let failures = members.remove("failures").unwrap_or_else(|| Value::Array(Vec::new()));
-    let failures = serde_json::from_value(failures).map_err(|error| format!("failures: {error}"))?;
+    let failures = serde_json::from_value(failures).map_err(TimingsError::Failures)?;
     let named = members.keys().cloned().collect();
-    let timings = serde_json::from_value(Value::Object(members)).map_err(|error| match error.to_string() {
-        // The member that is not a timing.
-        unknown if unknown.starts_with("unknown field") => format!("{unknown}, `failures`"),
-        error => error,
-    })?;
+    let timings = serde_json::from_value(Value::Object(members)).map_err(TimingsError::Timings)?;
     Ok(TimingsFile { timings, failures, named })
 }
 
@@ -294,7 +304,7 @@ mod tests {
             ("drain: -1s\n", "\"-1s\" is not a duration"),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.contains(want), "{error}");
+            assert!(error.to_string().contains(want), "{error}");
         }
     }
 }

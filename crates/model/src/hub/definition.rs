@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use schema::budget::Stop;
-use schema::openapi::{ResourceSchema, SchemaAllowance};
+use schema::openapi::{ResourceSchema, ResourceSchemaError, SchemaAllowance};
 use schema::ssa;
 
 /// Contract labels (CT-3.3) and version schemas of a kind.
@@ -28,7 +28,7 @@ pub struct ResourceDefinition {
 #[derive(Debug)]
 pub struct LazySchema {
     openapi: Arc<Value>,
-    schema: OnceLock<Result<ResourceSchema, String>>,
+    schema: OnceLock<Result<ResourceSchema, ResourceSchemaError>>,
 }
 
 impl LazySchema {
@@ -37,10 +37,10 @@ impl LazySchema {
         Arc::new(LazySchema { openapi: openapi.clone(), schema: OnceLock::new() })
     }
 
-    fn get(&self) -> Result<&ResourceSchema, &str> {
+    fn get(&self) -> Result<&ResourceSchema, &ResourceSchemaError> {
         // Definitions are untrusted input, so schemas are bounded (DEC-44).
         let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut SchemaAllowance::new(Stop::never()));
-        self.schema.get_or_init(compile).as_ref().map_err(String::as_str)
+        self.schema.get_or_init(compile).as_ref()
     }
 }
 
@@ -75,7 +75,7 @@ impl ResourceDefinition {
     ///
     /// # Errors
     /// The reason why the schema cannot be compiled.
-    pub fn resource_schema(&self, version: &str) -> Option<Result<&ResourceSchema, &str>> {
+    pub fn resource_schema(&self, version: &str) -> Option<Result<&ResourceSchema, &ResourceSchemaError>> {
         Some(self.compiled.get(version)?.get())
     }
 

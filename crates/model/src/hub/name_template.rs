@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use golang::template::{Functions, RenderLimits, Template};
+use golang::template::{Functions, ParseError, RenderError, RenderLimits, Template};
 
 /// Maximum length of a name in bytes (NAM-002).
 const LONGEST: usize = 63;
@@ -24,6 +24,15 @@ pub enum NameSubject<'a> {
     ControlPlaneMachine(&'a str),
 }
 
+/// A name template that does not parse or render.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameTemplateError {
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
 /// The name of an object by `template`: at most 63 bytes (NAM-001, NAM-002). `end` returns five random characters,
 /// different ones for a name that had to be cut (NAM-05). The caller checks the syntax of the name.
 ///
@@ -34,13 +43,10 @@ pub fn name_from(
     cluster: &str,
     named: NameSubject<'_>,
     mut end: impl FnMut() -> String,
-) -> Result<String, String> {
-    let parsed = Template::parse("name", template, Functions::Builtin).map_err(|error| error.to_string())?;
+) -> Result<String, NameTemplateError> {
+    let parsed = Template::parse("name", template, Functions::Builtin)?;
     let data = data(cluster, &end(), named);
-    let name = parsed
-        .with_missing_keys_as_errors()
-        .render(&data, RenderLimits::default())
-        .map_err(|error| error.to_string())?;
+    let name = parsed.with_missing_keys_as_errors().render(&data, RenderLimits::default())?;
     Ok(fitting(name, end))
 }
 
@@ -163,7 +169,7 @@ mod tests {
             let mut ends = ["bcdfg", "hjklm"].map(str::to_owned).into_iter();
             match (name_from(template, "c", named, || ends.next().unwrap()), want) {
                 (Ok(name), Ok(want)) => assert_eq!(name, want, "{template}"),
-                (Err(error), Err(words)) => assert!(error.contains(words), "{template}: {error}"),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{template}: {error}"),
                 (outcome, want) => panic!("{template}: {outcome:?}, want {want:?}"),
             }
         }

@@ -93,6 +93,16 @@ pub struct CompiledVariables {
     are_some_of_many: bool,
 }
 
+/// The reason for which the schema of a variable is unusable.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum UnusableSchema {
+    #[error(transparent)]
+    Invalid(SchemaError),
+    /// The definitions of the variable cannot be used together.
+    #[error("{0}")]
+    Conflict(String),
+}
+
 /// A compiled variable; only its first definition counts (VAR-S-052).
 #[derive(Debug)]
 pub struct CompiledVariable {
@@ -103,7 +113,7 @@ pub struct CompiledVariable {
     /// The default value if a Cluster does not set it.
     pub(super) addition: Option<DefaultValue>,
     /// The schema, or the reason why it is unusable.
-    pub schema: Result<Schema, String>,
+    pub schema: Result<Schema, UnusableSchema>,
     /// Its share of an allowance.
     pub(super) footprint: Footprint,
     /// Accounts its memory until it is dropped.
@@ -172,7 +182,7 @@ impl CompiledVariable {
         let before = allowance.compiled_bytes();
         let schema = match Schema::compile_within(definition, allowance) {
             Err(error) if error.is_of_the_set() => return Err(error),
-            compiled => compiled.map_err(|error| error.to_string()),
+            compiled => compiled.map_err(UnusableSchema::Invalid),
         };
         let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
         let addition = match schema.as_ref() {
@@ -243,7 +253,7 @@ impl CompiledVariables {
                 required: false,
                 has_default: false,
                 addition: None,
-                schema: Err(reason.to_owned()),
+                schema: Err(UnusableSchema::Conflict(reason.to_owned())),
                 footprint: Footprint::default(),
                 _charge: MemoryCharge::new(&Arc::default(), 0),
             })

@@ -47,8 +47,8 @@ pub enum ConversionError {
     #[error("{path}.apiVersion: {text:?} has more than one \"/\"")]
     ApiVersion { path: String, text: String },
     /// A reference whose version is unknown (CONV-005).
-    #[error("{path}: the API version of {kind} is not known: {reason}")]
-    UnknownVersion { path: String, kind: String, reason: String },
+    #[error("{path}: the API version of {kind} is not known: {source}")]
+    UnknownVersion { path: String, kind: String, source: UnknownKindVersion },
     /// A non-string member of an object reference that v1beta2 lacks.
     #[error("{path}: invalid type, expected a string")]
     NoText { path: String },
@@ -64,7 +64,27 @@ pub enum ConversionError {
 pub type KindKey = (String, String);
 
 /// API versions of referenced kinds, or the reason why one is unknown (UPG-021).
-pub type KindVersions = BTreeMap<KindKey, Result<String, String>>;
+pub type KindVersions = BTreeMap<KindKey, Result<String, UnknownKindVersion>>;
+
+/// The reason for which the API version of a kind is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownKindVersion {
+    #[error("the reference has no kind")]
+    NoKind,
+    /// Group and kind are not the name of a definition.
+    #[error("{0}")]
+    InvalidName(String),
+    #[error("CustomResourceDefinition {definition} does not exist")]
+    NoDefinition { definition: String },
+    #[error("CustomResourceDefinition {definition} has no contract label")]
+    NoContract { definition: String },
+    #[error("CustomResourceDefinition {definition} cannot be read: {reason}")]
+    Unreadable { definition: String, reason: String },
+    #[error("CustomResourceDefinition {definition} could not be read: timed out")]
+    TimedOut { definition: String },
+    #[error("its version was not looked up")]
+    NotLookedUp,
+}
 
 /// Kinds whose API versions are needed to convert an object (CONV-005).
 pub fn versions_needed(kind: Kind, object: &Value, to: WireVersion) -> Vec<KindKey> {

@@ -4,6 +4,7 @@
 //! the memory of their text.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -53,10 +54,10 @@ struct ReviewResult {
 
 impl<'a> ConversionAnswer<'a> {
     /// All objects in order, or the reason of a failure.
-    pub fn new(uid: &'a str, outcome: Result<Vec<Box<RawValue>>, String>) -> Self {
+    pub fn new(uid: &'a str, outcome: Result<Vec<Box<RawValue>>, impl Display>) -> Self {
         let (converted_objects, status, message) = match outcome {
             Ok(objects) => (objects, "Success", String::new()),
-            Err(message) => (Vec::new(), "Failure", message),
+            Err(error) => (Vec::new(), "Failure", error.to_string()),
         };
         let response = ConversionResponse { uid, converted_objects, result: ReviewResult { status, message } };
         ConversionAnswer { api_version: API_VERSION, kind: KIND, response }

@@ -295,7 +295,7 @@ impl Facts {
     /// The Cluster with that key.
     pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
         match self.clusters.get(key) {
-            Some(record) => record.object(key).map_or_else(Found::Unreadable, Found::Yes),
+            Some(record) => record.object(key).map_or_else(|error| Found::Unreadable(error.to_string()), Found::Yes),
             None if self.gaps.contains(&CLUSTERS) => Found::Unreadable(not_listed(CLUSTERS)),
             None => Found::Absent,
         }
@@ -307,9 +307,9 @@ impl Facts {
     }
 
     /// The Clusters that use a class, sorted by namespace and name.
-    pub(super) fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
+    pub(super) fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, ClusterListError> {
         if self.gaps.contains(&CLUSTERS) {
-            return Err(not_listed(CLUSTERS));
+            return Err(ClusterListError::NotListed);
         }
         let Some(users) = self.users.get(class) else { return Ok(Vec::new()) };
         users
@@ -318,6 +318,15 @@ impl Facts {
             .map(|(key, record)| record.object(key))
             .collect()
     }
+}
+
+/// The reason for which the Clusters of a class are unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterListError {
+    #[error("{}", not_listed(CLUSTERS))]
+    NotListed,
+    #[error("Cluster {cluster} cannot be read: {reason}")]
+    Unreadable { cluster: ObjectKey, reason: String },
 }
 
 fn not_listed(kind: &str) -> String {
@@ -344,10 +353,12 @@ impl Record<Cluster> {
         }
     }
 
-    fn object(&self, key: &ObjectKey) -> Result<Arc<Cluster>, String> {
+    fn object(&self, key: &ObjectKey) -> Result<Arc<Cluster>, ClusterListError> {
         match self {
             Record::Readable(cluster) => Ok(cluster.clone()),
-            Record::Unreadable { reason, .. } => Err(format!("Cluster {key} cannot be read: {reason}")),
+            Record::Unreadable { reason, .. } => {
+                Err(ClusterListError::Unreadable { cluster: key.clone(), reason: reason.to_string() })
+            }
         }
     }
 }
@@ -426,7 +437,7 @@ mod tests {
         facts.put_cluster(ObjectKey::new("ns", "broken"), broken);
         assert_eq!(users(&facts, "x"), ["a"]);
         let error = facts.clusters_of(&ObjectKey::new("ns", "y")).unwrap_err();
-        assert_eq!(error, "Cluster ns/broken cannot be read: spec.paused: no");
+        assert_eq!(error.to_string(), "Cluster ns/broken cannot be read: spec.paused: no");
     }
 
     #[test]
@@ -436,7 +447,7 @@ mod tests {
         assert_eq!(facts.class(&key), Found::Unreadable("ClusterClasses are not listed yet".into()));
         facts.listed(CLASSES);
         assert_eq!(facts.class(&key), Found::Absent);
-        assert_eq!(facts.clusters_of(&key).unwrap_err(), "Clusters are not listed yet");
+        assert_eq!(facts.clusters_of(&key).unwrap_err().to_string(), "Clusters are not listed yet");
         facts.listed(CLUSTERS);
         assert!(facts.clusters_of(&key).unwrap().is_empty());
     }

@@ -20,6 +20,11 @@ enum NamespacePattern {
     Prefix(String),
 }
 
+/// A namespace of a scope that is neither a name nor a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither a namespace nor the beginning of one and \"*\"")]
+pub struct InvalidNamespace(pub String);
+
 impl Scope {
     /// A scope of the objects in `namespaces`, each a name or a prefix followed by `*`, whose label
     /// `cluster.x-k8s.io/watch-filter` is `watch_filter` (CT-15.14). An empty list means all namespaces, and `None` any
@@ -27,7 +32,7 @@ impl Scope {
     ///
     /// # Errors
     /// Names the invalid entry.
-    pub fn new(namespaces: &[String], watch_filter: Option<String>) -> Result<Self, String> {
+    pub fn new(namespaces: &[String], watch_filter: Option<String>) -> Result<Self, InvalidNamespace> {
         let namespaces = namespaces.iter().map(|text| NamespacePattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Scope { namespaces, watch_filter })
     }
@@ -67,7 +72,7 @@ impl Scope {
 }
 
 impl NamespacePattern {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, InvalidNamespace> {
         let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
         let is_plain = match is_prefix {
             true => name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
@@ -76,7 +81,7 @@ impl NamespacePattern {
         match (is_plain, is_prefix) {
             (true, true) => Ok(NamespacePattern::Prefix(name.to_owned())),
             (true, false) => Ok(NamespacePattern::Name(name.to_owned())),
-            (false, _) => Err(format!("{text:?} is neither a namespace nor the beginning of one and \"*\"")),
+            (false, _) => Err(InvalidNamespace(text.to_owned())),
         }
     }
 
@@ -94,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn scope(namespaces: &[&str], watch_filter: Option<&str>) -> Result<Scope, String> {
+    fn scope(namespaces: &[&str], watch_filter: Option<&str>) -> Result<Scope, InvalidNamespace> {
         let namespaces: Vec<String> = namespaces.iter().map(|text| (*text).to_owned()).collect();
         Scope::new(&namespaces, watch_filter.map(str::to_owned))
     }

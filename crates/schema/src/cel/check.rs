@@ -13,8 +13,13 @@ use super::types::{CelType, Decl};
 use crate::field::closest;
 use golang::regexp::Regex;
 
-/// Compiles the pattern of a search, or returns why it is invalid.
-pub(crate) type Patterns<'p> = &'p mut dyn FnMut(&str) -> Result<Regex, String>;
+/// Compiles the pattern of a search.
+pub(crate) type Patterns<'p> = &'p mut dyn FnMut(&str) -> Result<Regex, PatternError>;
+
+/// The pattern of a search that cannot be compiled, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct PatternError(pub String);
 
 /// The expected result type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //!
 //! Recursion is bounded by the nesting of the program, which the parser limits.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::fault::EvalError;
@@ -19,14 +20,23 @@ pub(super) fn run<'v>(root: &'v CelNode, this: Val<'v>, old: Val<'v>, meter: &mu
     Evaluator { stack: vec![this, old], meter }.value(root)
 }
 
+/// A literal that a conversion function does not accept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LiteralError {
+    #[error("{0}")]
+    Refused(Cow<'static, str>),
+    #[error("is too long")]
+    TooLong,
+}
+
 /// Whether a conversion function accepts a literal.
-pub(super) fn converts(function: &'static Function, literal: &Constant) -> Result<(), String> {
+pub(super) fn converts(function: &'static Function, literal: &Constant) -> Result<(), LiteralError> {
     let mut meter = Meter::new();
     meter.begin();
     match (function.run)(&mut meter, &[constant(literal)]) {
         Ok(_) => Ok(()),
-        Err(EvalError::Failed(text)) => Err(text.into_owned()),
-        Err(EvalError::Spent) => Err("is too long".to_owned()),
+        Err(EvalError::Failed(text)) => Err(LiteralError::Refused(text)),
+        Err(EvalError::Spent) => Err(LiteralError::TooLong),
     }
 }
 

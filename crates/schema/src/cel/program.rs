@@ -22,13 +22,29 @@ pub(crate) struct Program {
     pub(crate) unbounded: Option<&'static str>,
 }
 
+/// The reason for which an expression has no program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProgramError {
+    /// The compile error, with its position in the expression.
+    #[error("{0}")]
+    Expression(String),
+    #[error("the node has no type that expressions know")]
+    NoType,
+}
+
 impl Program {
     /// Compiles an expression over values with the declaration `decl`.
     ///
     /// # Errors
     /// The compile error with its position.
-    pub(crate) fn compile(text: &str, decl: &Decl, wanted: ResultType, patterns: Patterns<'_>) -> Result<Self, String> {
-        let checked = compile(text, decl, wanted, patterns).map_err(|mistake| mistake.with_context(text))?;
+    pub(crate) fn compile(
+        text: &str,
+        decl: &Decl,
+        wanted: ResultType,
+        patterns: Patterns<'_>,
+    ) -> Result<Self, ProgramError> {
+        let checked = compile(text, decl, wanted, patterns)
+            .map_err(|mistake| ProgramError::Expression(mistake.with_context(text)))?;
         let ExpressionCost { units, unbounded } = cost::estimate(&checked.root, decl);
         Ok(Program { checked, cost: units, unbounded })
     }

@@ -3,23 +3,51 @@
 use super::SchemaDefinition;
 use crate::field::closest;
 
+/// An error of a `fieldPath`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FieldPathError {
+    #[error("has no steps")]
+    Empty,
+    #[error("leads through a value without properties")]
+    Through,
+    #[error("has the step {0:?} into a value without properties")]
+    Into(String),
+    #[error(
+        "names the unknown property {name:?}{}",
+        closest.as_ref().map(|meant| format!("; the closest one is {meant:?}")).unwrap_or_default()
+    )]
+    Unknown { name: String, closest: Option<String> },
+    #[error("has a step without a name")]
+    NoName,
+    #[error("is not made of steps .name and ['name']; begin it with a dot")]
+    NoDot,
+    #[error("is not made of steps .name and ['name']")]
+    NoSteps,
+    #[error("has a bracket that does not end")]
+    OpenBracket,
+    #[error("has an unknown escape")]
+    UnknownEscape,
+    #[error("has a quote that does not end")]
+    OpenQuote,
+}
+
 /// The normalised path: properties joined by dots, additional properties as `[key]`.
 pub(super) fn normalised(text: &str, node: &SchemaDefinition) -> Option<String> {
     read(text, node).ok()
 }
 
 /// Parses a path relative to a node, or returns what is wrong with it.
-pub(super) fn read(text: &str, node: &SchemaDefinition) -> Result<String, String> {
+pub(super) fn read(text: &str, node: &SchemaDefinition) -> Result<String, FieldPathError> {
     let mut path = String::new();
     let mut node = Some(node);
     let mut rest = text;
     if rest.is_empty() {
-        return Err("has no steps".to_owned());
+        return Err(FieldPathError::Empty);
     }
     while !rest.is_empty() {
         let (name, after) = step(rest)?;
         rest = after;
-        let at = node.ok_or("leads through a value without properties")?;
+        let at = node.ok_or(FieldPathError::Through)?;
         if let Some(properties) = at.properties.as_ref().filter(|properties| !properties.is_empty()) {
             node = Some(properties.get(&name).ok_or_else(|| unknown(&name, properties.iter().map(|(name, _)| name)))?);
             if !path.is_empty() {
@@ -30,31 +58,29 @@ pub(super) fn read(text: &str, node: &SchemaDefinition) -> Result<String, String
             node = Some(value);
             path.push_str(&format!("[{name}]"));
         } else {
-            return Err(format!("has the step {name:?} into a value without properties"));
+            return Err(FieldPathError::Into(name));
         }
     }
     Ok(path)
 }
 
-fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let hint = closest(name, known).map(|meant| format!("; the closest one is {meant:?}")).unwrap_or_default();
-    format!("names the unknown property {name:?}{hint}")
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> FieldPathError {
+    FieldPathError::Unknown { name: name.to_owned(), closest: closest(name, known).map(str::to_owned) }
 }
 
 /// The first step and the rest.
-fn step(text: &str) -> Result<(String, &str), String> {
+fn step(text: &str) -> Result<(String, &str), FieldPathError> {
     if let Some(rest) = text.strip_prefix('.') {
         let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         return match name.is_empty() || name.contains(char::is_whitespace) {
-            true => Err("has a step without a name".to_owned()),
+            true => Err(FieldPathError::NoName),
             false => Ok((name.to_owned(), after)),
         };
     }
     let Some(rest) = text.strip_prefix("['") else {
         let is_name = text.starts_with(|c: char| c.is_alphabetic());
-        let hint = if is_name { "; begin it with a dot" } else { "" };
-        return Err(format!("is not made of steps .name and ['name']{hint}"));
+        return Err(if is_name { FieldPathError::NoDot } else { FieldPathError::NoSteps });
     };
     let mut name = String::new();
     let mut chars = rest.char_indices();
@@ -64,7 +90,7 @@ fn step(text: &str) -> Result<(String, &str), String> {
                 let after = rest.get(at + 1..).and_then(|rest| rest.strip_prefix(']'));
                 return match after {
                     Some(after) if !name.is_empty() => Ok((name, after)),
-                    _ => Err("has a bracket that does not end".to_owned()),
+                    _ => Err(FieldPathError::OpenBracket),
                 };
             }
             '\\' => name.push(match chars.next().map(|(_, c)| c) {
@@ -76,12 +102,12 @@ fn step(text: &str) -> Result<(String, &str), String> {
                 Some('t') => '\t',
                 Some('v') => '\x0b',
                 Some(c @ ('\'' | '\\')) => c,
-                _ => return Err("has an unknown escape".to_owned()),
+                _ => return Err(FieldPathError::UnknownEscape),
             }),
             c => name.push(c),
         }
     }
-    Err("has a quote that does not end".to_owned())
+    Err(FieldPathError::OpenQuote)
 }
 
 #[cfg(test)]

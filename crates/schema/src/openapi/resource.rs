@@ -48,12 +48,22 @@ impl ObjectFault {
     }
 }
 
+/// A schema of a resource that cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceSchemaError {
+    /// It is not a schema.
+    #[error(transparent)]
+    Undecodable(#[from] serde_json::Error),
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
 impl ResourceSchema {
     /// Compiles a trusted schema.
     ///
     /// # Errors
     /// When it is not a schema, or a pattern is invalid.
-    pub fn compile(openapi: Arc<Value>) -> Result<Self, String> {
+    pub fn compile(openapi: Arc<Value>) -> Result<Self, ResourceSchemaError> {
         ResourceSchema::compile_within(openapi, &mut SchemaAllowance::unlimited())
     }
 
@@ -61,13 +71,11 @@ impl ResourceSchema {
     ///
     /// # Errors
     /// When it is not a schema, a pattern is invalid, or the allowance does not suffice.
-    pub fn compile_within(openapi: Arc<Value>, allowance: &mut SchemaAllowance) -> Result<Self, String> {
+    pub fn compile_within(openapi: Arc<Value>, allowance: &mut SchemaAllowance) -> Result<Self, ResourceSchemaError> {
         let mut checked = Value::clone(&openapi);
         prepare(&mut checked, true);
-        let definition: SchemaDefinition = serde_json::from_value(checked).map_err(|error| error.to_string())?;
-        let compiled =
-            Schema::compile_within(&definition, allowance).map_err(|error: SchemaError| error.to_string())?;
-        Ok(ResourceSchema { openapi, compiled })
+        let definition: SchemaDefinition = serde_json::from_value(checked)?;
+        Ok(ResourceSchema { openapi, compiled: Schema::compile_within(&definition, allowance)? })
     }
 
     /// Drops unknown fields; returns their paths, as `spec.list[0].name`.

@@ -129,7 +129,7 @@ impl RuleChecker<'_> {
             if let Some(mistake) = rule.mistake() {
                 found.run("CEL-009", |found| {
                     let hinted = found.is_worth_hints().then(|| rule.hinted_mistake(rules)).flatten();
-                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(&mistake));
                     found.invalid(at.child("rule"), shown(written), detail);
                 });
                 continue;
@@ -137,7 +137,7 @@ impl RuleChecker<'_> {
             if let Some(mistake) = rule.message_mistake() {
                 found.run("CEL-009", |found| {
                     let hinted = found.is_worth_hints().then(|| rule.hinted_message_mistake(rules)).flatten();
-                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(&mistake));
                     found.invalid(at.child("messageExpression"), shown(written), detail);
                 });
             }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::field_path;
 use super::{ChildStep, Schema, SchemaAllowance, SchemaDefinition, SchemaError, ValidationRule, Violation};
 use crate::budget::{Exceeded, Stop};
-use crate::cel::{CelCost, Decl, EvalError, EvaluationBudget, Program, ResultType};
+use crate::cel::{CelCost, Decl, EvalError, EvaluationBudget, PatternError, Program, ProgramError, ResultType};
 use crate::field::{ErrorKind, lengthen, point, shortened};
 use golang::regexp::Regex;
 
@@ -41,8 +41,8 @@ pub(super) struct CompiledRule {
     kind: ErrorKind,
     /// The field path in errors, with its prefix.
     field_path: String,
-    program: Result<Program, String>,
-    message: Option<Result<Program, String>>,
+    program: Result<Program, ProgramError>,
+    message: Option<Result<Program, ProgramError>>,
 }
 
 impl CompiledRules {
@@ -101,7 +101,7 @@ impl CompiledRule {
             return Err(SchemaError::Stopped);
         }
         let mut compiled = |text: &str, wanted| {
-            let decl = decl.ok_or("the node has no type that expressions know")?;
+            let decl = decl.ok_or(ProgramError::NoType)?;
             Program::compile(text, decl, wanted, &mut |pattern| pattern_of(pattern, allowance))
         };
         let program = compiled(&rule.rule, ResultType::Bool);
@@ -127,13 +127,13 @@ impl CompiledRule {
     }
 
     /// The compile error of the rule (CEL-009).
-    pub(super) fn mistake(&self) -> Option<&str> {
-        self.program.as_ref().err().map(String::as_str)
+    pub(super) fn mistake(&self) -> Option<String> {
+        self.program.as_ref().err().map(ToString::to_string)
     }
 
     /// The compile error of its message expression (CEL-009).
-    pub(super) fn message_mistake(&self) -> Option<&str> {
-        self.message.as_ref()?.as_ref().err().map(String::as_str)
+    pub(super) fn message_mistake(&self) -> Option<String> {
+        self.message.as_ref()?.as_ref().err().map(ToString::to_string)
     }
 
     /// The compile error of the rule, with a suggestion for a misspelled name.
@@ -181,8 +181,8 @@ impl CompiledRule {
 }
 
 /// Compiles the pattern of a search; one that does not fit exhausts the allowance.
-fn pattern_of(pattern: &str, allowance: &mut SchemaAllowance) -> Result<Regex, String> {
-    allowance.pattern(pattern).map_err(|error| error.to_string())
+fn pattern_of(pattern: &str, allowance: &mut SchemaAllowance) -> Result<Regex, PatternError> {
+    allowance.pattern(pattern).map_err(|error| PatternError(error.to_string()))
 }
 
 /// The compile error of an expression, with a suggestion for a misspelled name.

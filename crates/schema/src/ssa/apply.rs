@@ -16,8 +16,13 @@ use super::{ElementPath, FieldComparison, FieldSet, ManagedFields, ManagedOperat
 /// An object in another version with the type of that version; `None` if the version does not exist (any more).
 pub type ConvertedObject = Option<(Value, MergeSchema)>;
 
-/// Converts an object to an `apiVersion`, or returns why that fails.
-pub type Convert<'a> = dyn Fn(&Value, &str) -> Result<ConvertedObject, String> + 'a;
+/// Converts an object to an `apiVersion`.
+pub type Convert<'a> = dyn Fn(&Value, &str) -> Result<ConvertedObject, NotConverted> + 'a;
+
+/// A failed conversion to the version of an entry, with the reason of the converter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotConverted(pub String);
 
 /// The writer, the version and the time of a write.
 #[derive(Clone, Copy)]
@@ -105,8 +110,8 @@ pub enum ApplyRefused {
     #[error("{0}")]
     Misshapen(String),
     /// The object cannot be converted to the version of an entry.
-    #[error("{0}")]
-    Unconverted(String),
+    #[error(transparent)]
+    Unconverted(#[from] NotConverted),
 }
 
 /// Manager of the fields that an object had before its first apply.
@@ -334,7 +339,7 @@ impl ApplyEngine<'_> {
             }));
         }
         let Some(convert) = self.0.convert else { return Ok(AtVersion::Unknown) };
-        Ok(match convert(&from.object, version).map_err(ApplyRefused::Unconverted)? {
+        Ok(match convert(&from.object, version)? {
             Some((object, schema)) => AtVersion::Given(Versioned {
                 object: Cow::Owned(object),
                 version: Cow::Owned(version.to_owned()),

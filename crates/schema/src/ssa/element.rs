@@ -1,6 +1,7 @@
 //! Steps of paths into objects, and paths of such steps.
 
 use std::fmt;
+use std::num::ParseIntError;
 
 use serde_json::{Map, Value};
 
@@ -20,6 +21,28 @@ pub enum PathElement {
     Index(i64),
 }
 
+/// An invalid step of `fieldsV1`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad path element {element:?}: {fault}")]
+pub struct PathElementError {
+    element: String,
+    #[source]
+    fault: PathElementFault,
+}
+
+/// The fault of a step of `fieldsV1`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum PathElementFault {
+    #[error("no type")]
+    MissingType,
+    #[error("{0}")]
+    InvalidJson(String),
+    #[error(transparent)]
+    InvalidIndex(ParseIntError),
+    #[error("the keys are no object")]
+    KeysNotObject,
+}
+
 impl PathElement {
     /// A field of a map.
     pub fn field(name: &str) -> Self {
@@ -27,16 +50,20 @@ impl PathElement {
     }
 
     /// Parses a step of `fieldsV1`; `None` for an unknown type.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
-        let wrong = |what: &dyn fmt::Display| format!("bad path element {text:?}: {what}");
-        let Some((kind, rest)) = text.split_once(':') else { return Err(wrong(&"no type")) };
+    pub(super) fn parse(text: &str) -> Result<Option<Self>, PathElementError> {
+        let wrong = |fault| PathElementError { element: text.to_owned(), fault };
+        let json =
+            |text| golang::json::value(text).map_err(|error| wrong(PathElementFault::InvalidJson(error.to_string())));
+        let Some((kind, rest)) = text.split_once(':') else { return Err(wrong(PathElementFault::MissingType)) };
         Ok(match kind {
             "f" => Some(PathElement::field(rest)),
-            "v" => Some(PathElement::Value(ListKey(golang::json::value(rest).map_err(|error| wrong(&error))?))),
-            "i" => Some(PathElement::Index(rest.parse().map_err(|error| wrong(&error))?)),
-            "k" => match golang::json::value(rest).map_err(|error| wrong(&error))? {
+            "v" => Some(PathElement::Value(ListKey(json(rest)?))),
+            "i" => {
+                Some(PathElement::Index(rest.parse().map_err(|error| wrong(PathElementFault::InvalidIndex(error)))?))
+            }
+            "k" => match json(rest)? {
                 Value::Object(keys) => Some(PathElement::keys(keys)),
-                _ => return Err(wrong(&"the keys are no object")),
+                _ => return Err(wrong(PathElementFault::KeysNotObject)),
             },
             _ => None,
         })

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::FieldSet;
+use super::{FieldSet, FieldSetError};
 
 /// The operation by which a manager came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,21 @@ pub struct ManagedFields {
 #[error("managed fields entry {position}: {what}")]
 pub struct InvalidManagedFields {
     position: usize,
-    what: String,
+    #[source]
+    what: ManagedFieldsFault,
+}
+
+/// The fault of an entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum ManagedFieldsFault {
+    #[error("{0} is no string")]
+    NoText(&'static str),
+    #[error("unknown operation {0:?}")]
+    Operation(String),
+    #[error("unknown type of fields {0:?}")]
+    FieldsType(String),
+    #[error(transparent)]
+    Fields(#[from] FieldSetError),
 }
 
 impl ManagedFields {
@@ -70,20 +84,20 @@ impl ManagedFields {
         Ok(all)
     }
 
-    fn parse(entry: &Value) -> Result<Self, String> {
-        let text = |name: &str| match entry.get(name) {
+    fn parse(entry: &Value) -> Result<Self, ManagedFieldsFault> {
+        let text = |name: &'static str| match entry.get(name) {
             None | Some(Value::Null) => Ok(String::new()),
             Some(Value::String(text)) => Ok(text.clone()),
-            Some(_) => Err(format!("{name} is no string")),
+            Some(_) => Err(ManagedFieldsFault::NoText(name)),
         };
         let operation = match text("operation")?.as_str() {
             "Apply" => ManagedOperation::Apply,
             "Update" => ManagedOperation::Update,
-            other => return Err(format!("unknown operation {other:?}")),
+            other => return Err(ManagedFieldsFault::Operation(other.to_owned())),
         };
         match text("fieldsType")?.as_str() {
             "FieldsV1" => {}
-            other => return Err(format!("unknown type of fields {other:?}")),
+            other => return Err(ManagedFieldsFault::FieldsType(other.to_owned())),
         }
         Ok(ManagedFields {
             manager: text("manager")?,

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::schema::MergeType;
-use super::{ElementPath, PathElement};
+use super::{ElementPath, PathElement, PathElementError};
 
 /// A set of paths, stored as a tree. A path and its descendants are members independently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,17 @@ impl FieldNode {
     fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
+}
+
+/// A value of `fieldsV1` that is no set of fields.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldSetError {
+    #[error("a set of fields is no object")]
+    NoObject,
+    #[error("what is below {0:?} is no object")]
+    NoObjectBelow(String),
+    #[error(transparent)]
+    Element(#[from] PathElementError),
 }
 
 impl FieldSet {
@@ -215,16 +226,16 @@ impl FieldSet {
     ///
     /// # Errors
     /// The part that cannot be parsed.
-    pub fn parse(fields: &Value) -> Result<Self, String> {
+    pub fn parse(fields: &Value) -> Result<Self, FieldSetError> {
         match fields {
             Value::Null => Ok(FieldSet::default()),
             Value::Object(fields) => Self::parse_members(fields).map(|(set, _)| set),
-            _ => Err("a set of fields is no object".to_owned()),
+            _ => Err(FieldSetError::NoObject),
         }
     }
 
     /// The members of an object, and whether the object itself is one.
-    fn parse_members(fields: &Map<String, Value>) -> Result<(Self, bool), String> {
+    fn parse_members(fields: &Map<String, Value>) -> Result<(Self, bool), FieldSetError> {
         let mut set = FieldSet::default();
         let mut member = false;
         for (step, below) in fields {
@@ -233,7 +244,7 @@ impl FieldSet {
                 continue;
             }
             let Some(element) = PathElement::parse(step)? else { continue };
-            let Value::Object(below) = below else { return Err(format!("what is below {step:?} is no object")) };
+            let Value::Object(below) = below else { return Err(FieldSetError::NoObjectBelow(step.clone())) };
             let (below, member) = Self::parse_members(below)?;
             let node = FieldNode { member: member || below.is_empty(), below };
             set.0.insert(element, node);

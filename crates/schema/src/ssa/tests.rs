@@ -254,10 +254,12 @@ fn entries_of_other_versions_are_kept_converted_or_dropped() {
     let same = |object: &Value, _: &str| Ok(Some((object.clone(), schema.clone())));
     assert_eq!(owners(Some(&same)), [r#"old Apply {"f:b":{}}"#.to_owned(), new.clone()]);
     assert_eq!(owners(Some(&|_, _| Ok(None))), [new]);
-    let request =
-        ApplyRequest { convert: Some(&|_, _| Err("no".into())), ..ApplyRequest::new("new", VERSION, NOW, &schema) };
+    let request = ApplyRequest {
+        convert: Some(&|_, _| Err(NotConverted("no".to_owned()))),
+        ..ApplyRequest::new("new", VERSION, NOW, &schema)
+    };
     let refused = apply(Some(&live), &older, &object(&json!({})), &request, true);
-    assert_eq!(refused, Err(ApplyRefused::Unconverted("no".into())));
+    assert_eq!(refused, Err(ApplyRefused::Unconverted(NotConverted("no".to_owned()))));
 }
 
 /// SSA-01: owner references are distinguished by uid, finalizers by their value, for every kind.

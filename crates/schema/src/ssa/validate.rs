@@ -123,28 +123,42 @@ impl TypeCheck {
     }
 }
 
+/// An entry that its list cannot have, in the words of a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ListEntryError {
+    #[error("associative list without keys has an element that's a map type")]
+    Map,
+    #[error("not supported: associative list with lists as elements")]
+    List,
+    #[error("associative list without keys has an element that's an explicit null")]
+    Null,
+    #[error("associative list with keys may not have a null element")]
+    NullWithKeys,
+    #[error("associative list with keys may not have non-map elements")]
+    NoMap,
+    #[error("associative list with keys has an element that omits key field {0:?} (and doesn't have default value)")]
+    NoKey(String),
+}
+
 /// The step to an entry of a list that is not atomic.
-pub(super) fn entry(item: &Value, of: &ListType) -> Result<PathElement, String> {
+pub(super) fn entry(item: &Value, of: &ListType) -> Result<PathElement, ListEntryError> {
     let ListMerge::Keyed(keys) = &of.merge else {
         return match item {
-            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            Value::Object(_) => Err(ListEntryError::Map),
+            Value::Array(_) => Err(ListEntryError::List),
+            Value::Null => Err(ListEntryError::Null),
             _ => Ok(PathElement::Value(ListKey(item.clone()))),
         };
     };
     let members = match item {
         Value::Object(members) => members,
-        Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
-        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+        Value::Null => return Err(ListEntryError::NullWithKeys),
+        _ => return Err(ListEntryError::NoMap),
     };
     let mut found = Vec::new();
     for (name, default) in keys {
         let Some(value) = members.get(name).or(default.as_ref()) else {
-            return Err(format!(
-                "associative list with keys has an element that omits key field {name:?} \
-                 (and doesn't have default value)"
-            ));
+            return Err(ListEntryError::NoKey(name.clone()));
         };
         found.push((name.clone(), value.clone()));
     }

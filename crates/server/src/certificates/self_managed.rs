@@ -115,6 +115,13 @@ impl fmt::Debug for SelfManaged {
     }
 }
 
+/// There is no certificate to present.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no serving certificate: {obstacle}")]
+pub struct NoServingCertificate {
+    pub obstacle: String,
+}
+
 impl SelfManaged {
     /// Certificates before the first observation of the Secret; nothing is presented.
     pub fn new(
@@ -133,10 +140,10 @@ impl SelfManaged {
     ///
     /// # Errors
     /// Names what is missing.
-    pub fn ready(&self) -> Result<(), String> {
+    pub fn ready(&self) -> Result<(), NoServingCertificate> {
         let shown = self.shown();
         match (&shown.pair, &shown.obstacle) {
-            (None, Some(obstacle)) => Err(format!("no serving certificate: {obstacle}")),
+            (None, Some(obstacle)) => Err(NoServingCertificate { obstacle: obstacle.clone() }),
             _ => Ok(()),
         }
     }

@@ -75,7 +75,7 @@ impl ClassTemplates {
         match found {
             Found::Yes(template) => match template.object() {
                 Ok(object) => Found::Yes(object),
-                Err(reason) => Found::Unreadable(reason),
+                Err(error) => Found::Unreadable(error.to_string()),
             },
             Found::Absent => Found::Absent,
             Found::Unreadable(reason) => Found::Unreadable(reason),

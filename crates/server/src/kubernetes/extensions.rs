@@ -288,7 +288,7 @@ impl ExtensionCaller {
         let sent = self.call(&called, request, deadline).await?;
         let (handler, size) = (called.handler.clone(), length(&sent));
         let read = move || {
-            let variables = answers::variables(&handler, borrowed(&outcome(&sent)))?;
+            let variables = read_outcome(&sent, |outcome| answers::variables(&handler, outcome))?;
             Ok::<_, AnswerError>((variables, sent.is_ok()))
         };
         let (variables, is_answered) = on_blocking_thread(size, read).await??;
@@ -324,7 +324,7 @@ impl ExtensionCaller {
                 continue;
             }
             let sent = self.call(&one, request.to_string(), deadline).await?;
-            match Retry::from_answer(&one.handler, borrowed(&outcome(&sent))) {
+            match read_outcome(&sent, |outcome| Retry::from_answer(&one.handler, outcome)) {
                 Ok(said) => {
                     // Until all have answered. A handler that blocks is called again.
                     if said.after_seconds == 0 {
@@ -361,7 +361,7 @@ impl ExtensionCaller {
             return Ok(Found::Yes(plan));
         }
         let sent = self.call(&called, request.to_string(), deadline).await?;
-        let plan = answers::upgrade_plan(&called.handler, borrowed(&outcome(&sent)))?;
+        let plan = read_outcome(&sent, |outcome| answers::upgrade_plan(&called.handler, outcome))?;
         if sent.is_ok() {
             self.plans.put(key, plan.clone(), 1);
         }
@@ -380,7 +380,7 @@ impl ExtensionCaller {
         }
         let sent = self.call(&called, question.body().to_owned(), deadline).await?;
         let (handler, size) = (called.handler.clone(), length(&sent));
-        let read = move || (question.answer(&handler, borrowed(&outcome(&sent))), sent.is_ok());
+        let read = move || (read_outcome(&sent, |outcome| question.answer(&handler, outcome)), sent.is_ok());
         let (found, is_answered) = on_blocking_thread(size, read).await?;
         if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
             self.patches.put(key, said.clone(), size + size_of::<AnswerKey>());
@@ -503,13 +503,12 @@ async fn on_blocking_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-/// The answer to a call, or the message of its failure.
-fn outcome(sent: &CallResult) -> Result<&RawValue, String> {
-    sent.as_deref().map_err(ToString::to_string)
-}
-
-fn borrowed<'a>(outcome: &'a Result<&'a RawValue, String>) -> Result<&'a RawValue, &'a str> {
-    outcome.as_ref().map(|answer| &**answer).map_err(String::as_str)
+/// Calls `read` with the answer to a call, or the message of its failure.
+fn read_outcome<T>(sent: &CallResult, read: impl FnOnce(Result<&RawValue, &str>) -> T) -> T {
+    match sent {
+        Ok(answer) => read(Ok(answer)),
+        Err(failure) => read(Err(&failure.to_string())),
+    }
 }
 
 fn key(parts: &[&str]) -> AnswerKey {

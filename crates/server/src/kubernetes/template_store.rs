@@ -32,6 +32,17 @@ pub(super) enum TemplateReadError {
     TimedOut,
 }
 
+/// Why a template could not be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TemplateDecodeError {
+    #[error("its {} {}", .0.part, .0.reason())]
+    TooLarge(Oversize),
+    #[error(transparent)]
+    NoJson(#[from] serde_json::Error),
+    #[error("it is {found}")]
+    NoObject { found: &'static str },
+}
+
 /// The key of a template: a version of a kind, and its name.
 pub(super) type TemplateKey = (ObjectKind, ObjectKey);
 
@@ -87,7 +98,7 @@ enum HeldTemplate {
 #[derive(Debug)]
 pub(super) struct StoredTemplate {
     written: RawObject,
-    decoded: OnceLock<Result<Arc<Object>, String>>,
+    decoded: OnceLock<Result<Arc<Object>, TemplateDecodeError>>,
     /// How many bytes it takes decoded and as text, at most.
     bytes: usize,
 }
@@ -102,17 +113,16 @@ impl StoredTemplate {
     ///
     /// # Errors
     /// When it does not decode, or exceeds the limits of an object.
-    pub(super) fn object(&self) -> Result<Arc<Object>, String> {
-        self.decoded.get_or_init(|| decode(self.written.text())).clone()
+    pub(super) fn object(&self) -> Result<Arc<Object>, &TemplateDecodeError> {
+        self.decoded.get_or_init(|| decode(self.written.text())).as_ref().map(Arc::clone)
     }
 }
 
-fn decode(text: &str) -> Result<Arc<Object>, String> {
+fn decode(text: &str) -> Result<Arc<Object>, TemplateDecodeError> {
     if let Some(oversize) = Oversize::find(text) {
-        return Err(format!("its {} {}", oversize.part, oversize.reason()));
+        return Err(TemplateDecodeError::TooLarge(oversize));
     }
-    let value = json::value(text).map_err(|error| error.to_string())?;
-    let mut object = Object::try_from(value).map_err(|found| format!("it is {found}"))?;
+    let mut object = Object::try_from(json::value(text)?).map_err(|found| TemplateDecodeError::NoObject { found })?;
     object.remove("metadata.managedFields");
     Ok(Arc::new(object).with_shared_spec())
 }

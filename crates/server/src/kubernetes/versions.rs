@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::address::{self, ObjectApi};
 use super::describe;
 use model::hub::contract::{definition_name, newest_version};
-use model::wire::conversion::{KindKey, KindVersions};
+use model::wire::conversion::{KindKey, KindVersions, UnknownKindVersion};
 
 /// How long an answer counts. A new version of a provider serves the former ones as well.
 const FRESH: Duration = Duration::from_mins(1);
@@ -49,7 +49,7 @@ impl fmt::Debug for ApiVersions {
 
 #[derive(Clone, Debug)]
 struct KnownVersions {
-    version: Result<String, String>,
+    version: Result<String, UnknownKindVersion>,
     until: Instant,
 }
 
@@ -70,14 +70,14 @@ impl ApiVersions {
         all
     }
 
-    async fn version(&self, kind: &KindKey) -> Result<String, String> {
+    async fn version(&self, kind: &KindKey) -> Result<String, UnknownKindVersion> {
         if kind.1.is_empty() {
-            return Err("the reference has no kind".to_owned());
+            return Err(UnknownKindVersion::NoKind);
         }
         let name = definition_name(&kind.0, &kind.1);
         let definition = address::one_of_cluster::<CustomResourceDefinition>(self.client.clone(), &name);
         // What cannot be a kind is not remembered.
-        let definition = definition.map_err(|malformed| malformed.to_string())?;
+        let definition = definition.map_err(|malformed| UnknownKindVersion::InvalidName(malformed.to_string()))?;
         let former = self.known().iter_mut().find_map(|known| known.get(kind).cloned());
         if let Some(known) = former.as_ref().filter(|known| Instant::now() < known.until) {
             return known.version.clone();
@@ -87,7 +87,7 @@ impl ApiVersions {
             let _turn = turns.acquire().await;
             ask(definition, &name).await
         });
-        let too_late = || (Err(format!("CustomResourceDefinition {name} could not be read: timed out")), false);
+        let too_late = || (Err(UnknownKindVersion::TimedOut { definition: name.clone() }), false);
         let (version, is_certain) = asked.await.unwrap_or_else(|_| too_late());
         let version = match (former, version) {
             // An answer that is a minute old is better than none.
@@ -110,17 +110,23 @@ impl ApiVersions {
 }
 
 /// The answer of the API server, and whether it is one.
-async fn ask(definition: ObjectApi<CustomResourceDefinition>, name: &str) -> (Result<String, String>, bool) {
+async fn ask(
+    definition: ObjectApi<CustomResourceDefinition>,
+    name: &str,
+) -> (Result<String, UnknownKindVersion>, bool) {
     match definition.get_metadata_opt().await {
         Ok(Some(definition)) => (newest(name, definition.metadata.labels.unwrap_or_default()), true),
-        Ok(None) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
-        Err(error) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", describe(&error))), false),
+        Ok(None) => (Err(UnknownKindVersion::NoDefinition { definition: name.to_owned() }), true),
+        Err(error) => {
+            let (definition, reason) = (name.to_owned(), describe(&error));
+            (Err(UnknownKindVersion::Unreadable { definition, reason }), false)
+        }
     }
 }
 
-fn newest(name: &str, labels: BTreeMap<String, String>) -> Result<String, String> {
+fn newest(name: &str, labels: BTreeMap<String, String>) -> Result<String, UnknownKindVersion> {
     let version = newest_version(&labels).map(str::to_owned);
-    version.ok_or_else(|| format!("CustomResourceDefinition {name} has no contract label"))
+    version.ok_or_else(|| UnknownKindVersion::NoContract { definition: name.to_owned() })
 }
 
 #[cfg(test)]
@@ -141,7 +147,7 @@ mod tests {
             "metadata": {"name": "devs.infrastructure.cluster.x-k8s.io", "labels": labels}}))
     }
 
-    async fn find(versions: &ApiVersions) -> Result<String, String> {
+    async fn find(versions: &ApiVersions) -> Result<String, UnknownKindVersion> {
         versions.find(vec![kind("Dev")]).await.remove(&kind("Dev")).unwrap()
     }
 
@@ -160,7 +166,9 @@ mod tests {
         assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"), "it was true a minute ago");
         tokio::time::advance(ABSENT).await;
         script.get(PATH, &[], ScriptedAnswer::error(404, "NotFound"));
-        assert!(find(&versions).await.unwrap_err().ends_with("infrastructure.cluster.x-k8s.io does not exist"));
+        assert!(
+            find(&versions).await.unwrap_err().to_string().ends_with("infrastructure.cluster.x-k8s.io does not exist")
+        );
         tokio::time::advance(ABSENT).await;
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta1": "v1"})));
         assert_eq!(find(&versions).await.as_deref(), Ok("v1"), "an installation is seen within a second");
@@ -196,9 +204,9 @@ mod tests {
             let script = Script::default();
             script.get(PATH, &[], answer);
             let error = find(&ApiVersions::for_cluster(script.client())).await.unwrap_err();
-            assert!(error.contains(words), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
         }
         let nameless = ApiVersions::for_cluster(Script::default().client()).find(vec![kind("")]).await;
-        assert_eq!(nameless[&kind("")], Err("the reference has no kind".to_owned()));
+        assert_eq!(nameless[&kind("")], Err(UnknownKindVersion::NoKind));
     }
 }

@@ -282,7 +282,13 @@ mod tests {
         let user = json!({"paused": "no", "topology": {"classRef": {"name": "good"}}});
         list.apply::<Cluster>(Event::Apply(object("user", user)), &cache, &metrics).await;
         let world = model::world::World::new(cache.facts());
-        assert!(world.clusters_of(&ObjectKey::new("ns", "good")).unwrap_err().contains("ns/user cannot be read"));
+        assert!(
+            world
+                .clusters_of(&ObjectKey::new("ns", "good"))
+                .unwrap_err()
+                .to_string()
+                .contains("ns/user cannot be read")
+        );
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::backoff::{Backoff, DelayedWrite};
 use super::postponed::Postponed;
-use super::raw::RawClass;
+use super::raw::{ClassReadError, RawClass};
 use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
 use crate::kubernetes::address::{self, InvalidSegment, ObjectApi};
@@ -32,7 +32,7 @@ use crate::telemetry::metrics::Metrics;
 use engine::admission::{clusters_that_break, usable_variables};
 use engine::topology::class_references::{OutdatedReference, ReferenceError, group_version, references};
 use engine::topology::class_status::{self, References};
-use engine::topology::class_variables::{ClassVariables, Discovered};
+use engine::topology::class_variables::{ClassVariables, Discovered, VariableDiscoveryError};
 use model::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
 use model::wire::{Decode, WireVersion};
 use model::world::{Facts, Found, Record, World};
@@ -57,7 +57,7 @@ pub(super) enum ReconcileError {
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
     #[error("the object cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[from] ClassReadError),
     /// The status tells it.
     #[error("{}", .0.join("; "))]
     Incomplete(Vec<String>),
@@ -169,7 +169,7 @@ impl ClassReconciler {
         if class_status::is_paused(&class.value) || class.metadata().deletion_timestamp.is_some() {
             return Ok(RunOutcome::LeftAlone);
         }
-        let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
+        let hub = class.hub.as_ref().map_err(ClassReadError::clone)?;
         let ResolvedReferences { references, mut failures, overload, took_any } =
             self.references(class, hub).await.map_err(ReconcileError::Unlisted)?;
         // A failure because another process leads is not a failure of the class.
@@ -191,7 +191,7 @@ impl ClassReconciler {
         let problem = variables.problem();
         match (overload, problem) {
             (Some(overload), None) => return Err(ReconcileError::Overloaded(overload)),
-            (_, problem) => failures.extend(problem),
+            (_, problem) => failures.extend(problem.map(|problem| problem.to_string())),
         }
         match failures.is_empty() {
             true if differs || took_any => Ok(RunOutcome::Changed),
@@ -306,7 +306,7 @@ impl ClassReconciler {
             let variables = match answer {
                 Ok(variables) => checked(name, variables).await,
                 Err(ExtensionError::Unlisted(unlisted)) => return Err(unlisted),
-                Err(failed) => Err(failed.to_string()),
+                Err(failed) => Err(VariableDiscoveryError::NoAnswer(failed.to_string())),
             };
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }
@@ -390,11 +390,13 @@ impl ClassReconciler {
 }
 
 /// The variables of an extension, if they are valid (RH-16.4).
-async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
+async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, VariableDiscoveryError> {
     let extension = extension.to_owned();
     // Schemas and rules are compiled, which is too long for an async thread.
-    let check = move || usable_variables(&extension, variables);
-    tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()))
+    let check = move || usable_variables(&extension, variables).map_err(VariableDiscoveryError::InvalidVariables);
+    tokio::task::spawn_blocking(check)
+        .await
+        .unwrap_or_else(|error| Err(VariableDiscoveryError::NoAnswer(error.to_string())))
 }
 
 /// Why reviews cannot use a class with these variables; `None` if they can.

@@ -220,7 +220,7 @@ impl Runner {
                 }
                 errors.push(reason);
             }
-            Err(WriteError::Failed(error) | WriteError::Unanswered(error)) => errors.push(error),
+            Err(error) => errors.push(error.to_string()),
         }
         if let Some(object) = object {
             self.write_events(object, events).await;
@@ -327,7 +327,7 @@ mod tests {
     use crate::kubernetes::lease::{Candidacy, Election};
     use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use crate::kubernetes::watch::WATCHED;
-    use crate::reconciler::lifecycle::workloads::WorkloadCluster;
+    use crate::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadOpenError};
     use model::hub::ObjectKey;
     use model::world::Facts;
 
@@ -335,8 +335,8 @@ mod tests {
     struct NoneAtAll;
 
     impl WorkloadClusters for NoneAtAll {
-        fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-            Err(format!("{cluster} was opened"))
+        fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError> {
+            Err(WorkloadOpenError::NotCreated(format!("{cluster} was opened").into()))
         }
 
         fn get(&self, _: &ObjectKey) -> Option<WorkloadCluster> {

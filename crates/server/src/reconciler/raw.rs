@@ -13,6 +13,15 @@ use golang::json::PlainValue;
 use model::hub::{ClusterClass, Kind, Metadata, ObjectKey};
 use model::wire::{Decode, WireVersion};
 
+/// Why a class cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ClassReadError {
+    #[error("its {} {}", .0.part, .0.reason())]
+    TooLarge(Oversize),
+    #[error("{0}")]
+    Undecodable(String),
+}
+
 /// A ClusterClass: its unchanged JSON and the decoded class.
 #[derive(Clone, Debug)]
 pub(super) struct RawClass {
@@ -20,7 +29,7 @@ pub(super) struct RawClass {
     /// The object in v1beta2, without managed fields.
     pub value: Value,
     /// The object as the program reads it, or why it cannot.
-    pub hub: Result<Arc<ClusterClass>, String>,
+    pub hub: Result<Arc<ClusterClass>, ClassReadError>,
 }
 
 impl RawClass {
@@ -59,10 +68,10 @@ impl<'de> Deserialize<'de> for RawClass {
 }
 
 /// The decoded class. It has to be within the limits that reviews enforce (DEC-44).
-fn read(text: &str) -> Result<ClusterClass, String> {
+fn read(text: &str) -> Result<ClusterClass, ClassReadError> {
     match Oversize::find(text) {
-        Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),
-        None => ClusterClass::decode(WireVersion::V1Beta2, text),
+        Some(oversize) => Err(ClassReadError::TooLarge(oversize)),
+        None => ClusterClass::decode(WireVersion::V1Beta2, text).map_err(ClassReadError::Undecodable),
     }
 }
 
@@ -83,7 +92,7 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "c"}, "spec": spec})).unwrap()
         };
         assert!(class(1).hub.is_ok());
-        let reason = class(30_000).hub.unwrap_err();
+        let reason = class(30_000).hub.unwrap_err().to_string();
         assert!(reason.starts_with("its spec has 30") && reason.contains("JSON objects"), "{reason}");
     }
 }

@@ -180,7 +180,10 @@ impl Converter {
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
         match &outcome {
             Ok(_) => debug!(uid, objects, version = desired, "Converted objects"),
-            Err(error) => warn!(uid, objects, version = desired, error, "Failed to convert objects"),
+            Err(error) => {
+                let error = error.to_string();
+                warn!(uid, objects, version = desired, error, "Failed to convert objects");
+            }
         }
         Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
     }
@@ -190,15 +193,10 @@ impl Converter {
         &self,
         request: &ConversionRequest<'_>,
         stop: &Stop,
-    ) -> Result<Result<Vec<Box<RawValue>>, String>, Rejection> {
+    ) -> Result<Result<Vec<Box<RawValue>>, ConversionFailure>, Rejection> {
         let desired = &*request.desired_api_version;
         let Some(to) = TargetVersion::from_api_version(desired) else {
-            let known = format!(
-                "versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 and v1beta1, and those of {} \
-                 v1alpha1 and v1beta2",
-                extension_config::GROUP
-            );
-            return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
+            return Ok(Err(ConversionFailure::UnknownVersion { desired: desired.to_owned() }));
         };
         let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), ConversionFailures::default());
         let mut kinds = BTreeSet::new();
@@ -215,7 +213,7 @@ impl Converter {
                 Err(reason) => failures.add(i, &reason),
             }
         }
-        Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
+        Ok(if failures.count == 0 { Ok(converted) } else { Err(ConversionFailure::Objects(failures)) })
     }
 
     /// An object in the desired version; its kind, if that kind is converted.
@@ -224,34 +222,64 @@ impl Converter {
         text: &str,
         to: TargetVersion<'_>,
         kinds: &mut BTreeSet<KindKey>,
-    ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
+    ) -> (Option<&'static str>, Result<Box<RawValue>, ObjectFailure>) {
         let extent = TextExtent::from_text(text);
         if let Some(reason) = extent.excess() {
-            return (None, Err(format!("{}: {reason}", identity(text))));
+            return (None, Err(ObjectFailure::TooLarge { object: identity(text), reason }));
         }
         let _alone = if extent.is_large() { self.large.acquire().await.ok() } else { None };
         let mut object = match json::value(text) {
             Ok(object) => object,
-            Err(error) => return (None, Err(error.to_string())),
+            Err(error) => return (None, Err(error.into())),
         };
         let what = describe(&object);
-        let conversion = match Conversion::for_object(&object, to) {
-            Ok(conversion) => conversion,
-            Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
+        let Some(conversion) = Conversion::for_object(&object, to) else {
+            return (None, Err(ObjectFailure::OtherKind { object: what, known: to.kinds() }));
         };
         let kind = Some(conversion.kind());
         let needed = conversion.versions_needed(&object);
         kinds.extend(needed.iter().cloned());
         if kinds.len() > KINDS {
-            return (kind, Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
+            return (kind, Err(ObjectFailure::TooManyKinds { object: what }));
         }
         let versions = self.versions.find(needed).await;
-        let outcome = conversion
-            .run(&mut object, &versions)
-            .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
-            .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
-        (kind, outcome)
+        if let Err(error) = conversion.run(&mut object, &versions) {
+            let (to, source) = (to.to_string(), Box::new(error));
+            return (kind, Err(ObjectFailure::Conversion { object: what, to, source }));
+        }
+        let encoded = serde_json::value::to_raw_value(&object);
+        (kind, encoded.map_err(|source| ObjectFailure::Encode { object: what, source }))
     }
+}
+
+/// The reason for which a request is answered without objects.
+#[derive(Debug, thiserror::Error)]
+enum ConversionFailure {
+    #[error(
+        "nothing is converted to {desired:?}; versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 \
+         and v1beta1, and those of {} v1alpha1 and v1beta2",
+        extension_config::GROUP
+    )]
+    UnknownVersion { desired: String },
+    #[error("{0}")]
+    Objects(ConversionFailures),
+}
+
+/// The reason for which an object is not converted.
+#[derive(Debug, thiserror::Error)]
+enum ObjectFailure {
+    #[error("{object}: {reason}")]
+    TooLarge { object: String, reason: String },
+    #[error(transparent)]
+    NoJson(#[from] serde_json::Error),
+    #[error("{object}: only {known} are converted")]
+    OtherKind { object: String, known: ConvertedKinds },
+    #[error("{object}: the objects of one review refer to more than {KINDS} kinds")]
+    TooManyKinds { object: String },
+    #[error("{object} cannot be converted to {to}: {source}")]
+    Conversion { object: String, to: String, source: Box<ConversionError> },
+    #[error("{object}: {source}")]
+    Encode { object: String, source: serde_json::Error },
 }
 
 /// The desired version of a request.
@@ -271,6 +299,32 @@ impl<'a> TargetVersion<'a> {
             .map(TargetVersion::ClusterApi)
             .or_else(embedded)
             .or_else(of_extensions)
+    }
+
+    fn kinds(self) -> ConvertedKinds {
+        match self {
+            TargetVersion::ClusterApi(_) => ConvertedKinds::ClusterApi,
+            TargetVersion::Embedded(_) => ConvertedKinds::Embedded,
+            TargetVersion::ExtensionConfig(_) => ConvertedKinds::ExtensionConfig,
+        }
+    }
+}
+
+/// The kinds that are converted to a version.
+#[derive(Clone, Copy, Debug)]
+enum ConvertedKinds {
+    ClusterApi,
+    Embedded,
+    ExtensionConfig,
+}
+
+impl fmt::Display for ConvertedKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConvertedKinds::ClusterApi => write!(f, "Cluster and ClusterClass of {GROUP}"),
+            ConvertedKinds::Embedded => f.write_str("kinds of the embedded provider"),
+            ConvertedKinds::ExtensionConfig => write!(f, "ExtensionConfigs of {}", extension_config::GROUP),
+        }
     }
 }
 
@@ -293,19 +347,17 @@ enum Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// The conversion of an object. The error names the kinds that have one.
-    fn for_object(object: &Value, to: TargetVersion<'a>) -> Result<Self, String> {
+    /// The conversion of an object, if its kind is converted to that version.
+    fn for_object(object: &Value, to: TargetVersion<'a>) -> Option<Self> {
         match to {
-            TargetVersion::ClusterApi(version) => kind_of(object)
-                .map(|kind| Conversion::ClusterApi(kind, version))
-                .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
-            TargetVersion::Embedded(version) => EmbeddedKind::for_object(object)
-                .map(|kind| Conversion::Embedded(kind, version))
-                .ok_or_else(|| "kinds of the embedded provider".to_owned()),
-            TargetVersion::ExtensionConfig(version) => match object["apiVersion"].as_str() {
-                Some(from) if extension_config::is_version(from) => Ok(Conversion::ExtensionConfig(version)),
-                _ => Err(format!("ExtensionConfigs of {}", extension_config::GROUP)),
-            },
+            TargetVersion::ClusterApi(version) => kind_of(object).map(|kind| Conversion::ClusterApi(kind, version)),
+            TargetVersion::Embedded(version) => {
+                EmbeddedKind::for_object(object).map(|kind| Conversion::Embedded(kind, version))
+            }
+            TargetVersion::ExtensionConfig(version) => {
+                let from = object["apiVersion"].as_str()?;
+                extension_config::is_version(from).then_some(Conversion::ExtensionConfig(version))
+            }
         }
     }
 
@@ -342,7 +394,7 @@ struct ConversionFailures {
 }
 
 impl ConversionFailures {
-    fn add(&mut self, index: usize, reason: &str) {
+    fn add(&mut self, index: usize, reason: &ObjectFailure) {
         self.count += 1;
         if self.named.len() < NAMED {
             self.named.push(format!("objects[{index}]: {reason}"));

@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::str::Utf8Error;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use engine::admission::{AdmissionOutcome, AdmissionSettings, Dependents, EditedObject, Verdict};
 use engine::impact::{
     AffectedClusters, Breaking, Ceiling, Completeness, Edit, EditId, Impact, ImpactCounts, ImpactInputs, Inspection,
-    SizeRules, SizeVerdict, Tally, UnknownImpact, endless, with_refusals,
+    SizeRules, SizeVerdict, Tally, UnknownImpact, UnreadableFact, endless, with_refusals,
 };
 use engine::topology::refusals::Checks;
 use engine::topology::{Options, SizeLimit};
@@ -80,9 +81,22 @@ enum ImpactError {
     #[error("the time was over before one Cluster was computed; run topologist plan")]
     Late,
     #[error("cannot read {0}")]
-    Unreadable(String),
+    Template(#[from] UndecodableTemplate),
+    #[error("cannot read {0}")]
+    Fact(#[from] UnreadableFact),
     #[error("an internal error; the log has the details")]
     Panicked,
+}
+
+/// An edited template that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UndecodableTemplate {
+    #[error(transparent)]
+    Utf8(#[from] Utf8Error),
+    #[error("the template: {0}")]
+    InvalidJson(String),
+    #[error("the template: it is {found}")]
+    NotObject { found: &'static str },
 }
 
 /// An edit that may affect machines, with the facts for its impact.
@@ -196,7 +210,7 @@ impl Assessor {
     /// do not compute oversized topologies either.
     pub(super) async fn sized(
         &self,
-        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        decode: impl FnOnce() -> Result<Edit, UndecodableTemplate> + Send + 'static,
         gatherer: &Gatherer,
         deadline: Instant,
     ) -> SizeVerdict {
@@ -216,7 +230,7 @@ impl Assessor {
     /// The effect of an edit on machines; `decode` is called on a blocking thread.
     pub(super) async fn assess(
         &self,
-        decode: impl Fn() -> Result<Edit, String> + Clone + Send + 'static,
+        decode: impl Fn() -> Result<Edit, UndecodableTemplate> + Clone + Send + 'static,
         gatherer: &Gatherer,
         (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Assessment {
@@ -250,7 +264,7 @@ impl Assessor {
     /// without a ceiling, and for an edit that cannot be decoded.
     async fn bounded(
         &self,
-        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        decode: impl FnOnce() -> Result<Edit, UndecodableTemplate> + Send + 'static,
         gatherer: &Gatherer,
         unknown: &ImpactError,
         deadline: Instant,
@@ -316,7 +330,7 @@ impl Assessor {
 
     async fn impact(
         &self,
-        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        decode: impl FnOnce() -> Result<Edit, UndecodableTemplate> + Send + 'static,
         gatherer: &Gatherer,
         (owner, deadline): (Requester<'_, String>, Instant),
     ) -> Result<Option<AssessedEdit>, ImpactError> {
@@ -368,7 +382,7 @@ impl Assessor {
 
     async fn prepared(
         &self,
-        decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
+        decode: impl FnOnce() -> Result<Edit, UndecodableTemplate> + Send + 'static,
         gatherer: &Gatherer,
         turn: &Arc<QueuePermit<String>>,
         ends: Instant,
@@ -376,11 +390,11 @@ impl Assessor {
         let (stored, known) = (gatherer.cache().facts(), gatherer.impact_facts());
         let (limit, memory) = (self.max_replaced_machines, self.memory.clone());
         // Variables of an edited class are compiled, and templates are decoded.
-        let prepare = on_thread(turn.clone(), move || -> Result<_, String> {
+        let prepare = on_thread(turn.clone(), move || -> Result<_, ImpactError> {
             let prepared = prepare(decode()?, &stored, &known, limit)?;
             Ok(prepared.map(|prepared| PreparedEdit { case: prepared.case.with_memory(memory), ..prepared }))
         });
-        timeout_at(ends, prepare).await.map_err(|_| ImpactError::Late)??.map_err(ImpactError::Unreadable)
+        timeout_at(ends, prepare).await.map_err(|_| ImpactError::Late)??
     }
 
     /// The impact when all Clusters are compared, or the time is over.
@@ -429,7 +443,7 @@ fn prepare(
     stored: &Facts,
     known: &ImpactFacts,
     limit: Option<u32>,
-) -> Result<Option<PreparedEdit>, String> {
+) -> Result<Option<PreparedEdit>, UnreadableFact> {
     let Some(case) = ImpactInputs::for_edit(&edit, stored) else { return Ok(None) };
     let kinds = if edit.is_of_cluster() { case.created_kinds() } else { BTreeSet::new() };
     let answers = known.answers(case.needs());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::limits::INLINE;
-use engine::admission::{DecodedRequest, EndPoint, Operation, RawRequest, Verdict};
+use engine::admission::{DecodedRequest, EndPoint, Operation, RawRequest, Verdict, WrongReview};
 use golang::json;
 use model::hub::{GROUP, Kind, Metadata};
 use model::wire::WireVersion;
@@ -57,6 +57,17 @@ impl ReviewInput {
     }
 }
 
+/// The reason for which an end point does not answer a review.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotReviewed {
+    #[error(transparent)]
+    WrongReview(#[from] WrongReview),
+    #[error("subresources of {}.{GROUP} are not reviewed, {subresource} included", kind.name())]
+    Subresource { kind: Kind, subresource: String },
+    #[error("operation {0} is not reviewed; CREATE, UPDATE and DELETE are")]
+    Operation(String),
+}
+
 /// A review whose objects are not decoded yet. The version of the end point does not matter: the review has group,
 /// version and kind.
 pub(super) struct PendingReview {
@@ -74,16 +85,13 @@ impl PendingReview {
         end_point: EndPoint,
         review: &AdmissionRequest<'_>,
         body: &Bytes,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotReviewed> {
         let version = RawRequest::version_of(end_point.kind, &review.kind)?;
         if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
-            return Err(format!(
-                "subresources of {}.{GROUP} are not reviewed, {subresource} included",
-                end_point.kind.name()
-            ));
+            return Err(NotReviewed::Subresource { kind: end_point.kind, subresource: subresource.to_owned() });
         }
         let operation = Operation::from_name(&review.operation)
-            .ok_or_else(|| format!("operation {} is not reviewed; CREATE, UPDATE and DELETE are", review.operation))?;
+            .ok_or_else(|| NotReviewed::Operation(review.operation.clone().into_owned()))?;
         let part = |object: Option<&RawValue>| {
             let text = object.map(RawValue::get).filter(|text| *text != "null");
             text.map(|text| body.slice_ref(text.as_bytes()))

@@ -21,10 +21,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::Instant;
 
+use crate::certificates::self_managed::NoServingCertificate;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::watch;
 use crate::telemetry::metrics::{Kind, Metrics};
 use schema::budget::MemoryPool;
+use tls::identity::CertificateExpired;
 
 /// Silence of the API server after which another replica should answer reviews.
 const SILENCE: Duration = Duration::from_mins(5);
@@ -35,8 +37,45 @@ const STANDSTILL: Duration = Duration::from_secs(30);
 /// Interval of the heartbeat of the main runtime.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// A condition of readiness besides the caches; its error names what is missing.
-pub type ReadinessCheck = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// A condition of readiness besides the caches.
+pub type ReadinessCheck = Box<dyn Fn() -> Result<(), UnmetCondition> + Send + Sync>;
+
+/// The main runtime does not make progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the main runtime has not run for {}s", silent.as_secs())]
+pub struct Standstill {
+    pub silent: Duration,
+}
+
+/// The reason for which requests should not be sent to this process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    #[error("not serving")]
+    NotServing,
+    #[error(transparent)]
+    Standstill(#[from] Standstill),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Unmet(Vec<UnmetCondition>),
+}
+
+/// A condition of readiness that is not met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnmetCondition {
+    #[error("waiting for the list of {kind}")]
+    Unlisted { kind: &'static str },
+    #[error("{kind} cannot be listed: {reason}")]
+    ListFailed { kind: &'static str, reason: String },
+    #[error(
+        "{kind} are out of date: no response from the API server for {}s{}",
+        silent.as_secs(),
+        reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
+    )]
+    OutOfDate { kind: &'static str, silent: Duration, reason: Option<String> },
+    #[error(transparent)]
+    Certificate(#[from] CertificateExpired),
+    #[error(transparent)]
+    NoCertificate(#[from] NoServingCertificate),
+}
 
 /// The state that the probes report.
 pub struct Health {
@@ -75,12 +114,12 @@ impl Health {
     ///
     /// # Errors
     /// Says for how long it has not run.
-    pub fn alive(&self) -> Result<(), String> {
+    pub fn alive(&self) -> Result<(), Standstill> {
         let silent = self.last_beat.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
         if silent <= self.standstill {
             return Ok(());
         }
-        Err(format!("the main runtime has not run for {}s", silent.as_secs()))
+        Err(Standstill { silent })
     }
 
     /// Adds a condition of readiness.
@@ -105,23 +144,25 @@ impl Health {
     ///
     /// # Errors
     /// Says what is missing.
-    pub fn ready(&self) -> Result<(), String> {
+    pub fn ready(&self) -> Result<(), NotReady> {
         if !self.serving.load(Ordering::Acquire) {
-            return Err("not serving".to_owned());
+            return Err(NotReady::NotServing);
         }
         self.alive()?;
         let facts = self.cache.facts();
         let missing = facts.gaps().iter().map(|kind| match self.cache.trouble(kind) {
-            Some(reason) => format!("{kind} cannot be listed: {reason}"),
-            None => format!("waiting for the list of {kind}"),
+            Some(reason) => UnmetCondition::ListFailed { kind, reason },
+            None => UnmetCondition::Unlisted { kind },
         });
-        let silent = self.cache.ages().into_iter().filter(|(_, age)| *age > SILENCE).map(|(kind, age)| {
-            let reason = self.cache.trouble(kind).map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("{kind} are out of date: no response from the API server for {}s{reason}", age.as_secs())
-        });
+        let silent = self
+            .cache
+            .ages()
+            .into_iter()
+            .filter(|(_, age)| *age > SILENCE)
+            .map(|(kind, age)| UnmetCondition::OutOfDate { kind, silent: age, reason: self.cache.trouble(kind) });
         let unmet = self.conditions.iter().filter_map(|condition| condition().err());
-        let missing: Vec<String> = missing.chain(silent).chain(unmet).collect();
-        if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+        let missing: Vec<UnmetCondition> = missing.chain(silent).chain(unmet).collect();
+        if missing.is_empty() { Ok(()) } else { Err(NotReady::Unmet(missing)) }
     }
 
     /// All metrics as text, with the current ages and use of memory.
@@ -149,7 +190,7 @@ pub fn router(health: Arc<Health>) -> Router {
         .with_state(health)
 }
 
-fn probe(outcome: Result<(), String>) -> Response {
+fn probe(outcome: Result<(), impl fmt::Display>) -> Response {
     match outcome {
         Ok(()) => "ok\n".into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
@@ -171,9 +212,9 @@ mod tests {
         let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED)));
         let mut health = Health::new(cache.clone(), Arc::new(Metrics::default()));
         health.standstill = Duration::MAX;
-        assert_eq!(health.ready(), Err("not serving".to_owned()));
+        assert_eq!(health.ready().unwrap_err().to_string(), "not serving");
         health.set_serving(true);
-        assert!(health.ready().unwrap_err().contains("waiting for the list of Clusters"));
+        assert!(health.ready().unwrap_err().to_string().contains("waiting for the list of Clusters"));
         assert!(!health.metrics().contains("topologist_cache_age_seconds{"), "nothing was heard that could be old");
         cache.update(|facts| watch::WATCHED.iter().for_each(|kind| facts.listed(kind)));
         watch::WATCHED.iter().for_each(|kind| cache.note_alive(kind));
@@ -187,7 +228,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         cache.note_trouble(CLASSES, "no route to host".to_owned());
         let want = "ClusterClasses are out of date: no response from the API server for 301s: no route to host";
-        assert_eq!(health.ready(), Err(want.to_owned()));
+        assert_eq!(health.ready().unwrap_err().to_string(), want);
         cache.note_alive(CLASSES);
         assert_eq!(health.ready(), Ok(()));
     }
@@ -228,8 +269,8 @@ mod tests {
         assert_eq!(health.alive(), Ok(()));
         tokio::time::advance(Duration::from_secs(2)).await;
         let dead = health.alive().unwrap_err();
-        assert!(dead.starts_with("the main runtime has not run for 3"), "{dead}");
-        assert_eq!(health.ready(), Err(dead));
+        assert!(dead.to_string().starts_with("the main runtime has not run for 3"), "{dead}");
+        assert_eq!(health.ready(), Err(dead.into()));
         tokio::spawn(health.clone().beat());
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(health.alive(), Ok(()));

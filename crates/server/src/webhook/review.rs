@@ -194,7 +194,8 @@ impl ReviewHandler {
         let pending = match PendingReview::for_end_point(end_point, review, body) {
             Ok(pending) => pending,
             Err(reason) => {
-                return Ok((Verdict::plain(end_point.kind, name, AdmissionOutcome::Undecodable(reason)), None));
+                let outcome = AdmissionOutcome::Undecodable(reason.to_string());
+                return Ok((Verdict::plain(end_point.kind, name, outcome), None));
             }
         };
         let context = ReviewContext { pool: pending.pool(), owner, deadline };

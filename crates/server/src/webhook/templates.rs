@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::impact::{Assessment, owner};
+use super::impact::{Assessment, UndecodableTemplate, owner};
 use super::limits::LAST_ROUND;
 use super::pending_review::is_in_scope;
 use super::plain_review::PlainReview;
@@ -106,11 +106,11 @@ fn endless_days(old: Option<&Bytes>, new: &Bytes) -> Option<FieldError> {
     }
 }
 
-fn decoded(old: Option<&Bytes>, new: &Bytes) -> Result<Edit, String> {
+fn decoded(old: Option<&Bytes>, new: &Bytes) -> Result<Edit, UndecodableTemplate> {
     let object = |text: &Bytes| {
-        let value = json::value(str::from_utf8(text).map_err(|error| error.to_string())?);
-        let value = value.map_err(|error| format!("the template: {error}"))?;
-        Object::try_from(value).map(Arc::new).map_err(|found| format!("the template: it is {found}"))
+        let value = json::value(str::from_utf8(text)?);
+        let value = value.map_err(|error| UndecodableTemplate::InvalidJson(error.to_string()))?;
+        Object::try_from(value).map(Arc::new).map_err(|found| UndecodableTemplate::NotObject { found })
     };
     Ok(match old {
         Some(old) => Edit::Template { old: object(old)?, new: object(new)? },

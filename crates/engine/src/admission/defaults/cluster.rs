@@ -69,7 +69,8 @@ pub(in crate::admission) fn default(
                         patch.extend(settle_within_budget(topology, old, &variables, world, &mut found).0);
                     }
                 }
-                Err(message) => {
+                Err(error) => {
+                    let message = error.to_string();
                     let unknown = |_: &mut Findings| AdmissionOutcome::Unknown { rule: "CL-D-004", message };
                     if let Some(outcome) = found.run("CL-D-004", unknown) {
                         return Verdict::plain(Kind::Cluster, "", outcome);
@@ -126,10 +127,17 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
     }
 }
 
+/// The class of a Cluster cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot look up the ClusterClass of this Cluster: {reason}")]
+struct ClassLookupError {
+    reason: String,
+}
+
 /// The class, if it is there (CL-D-004). A class that is not reconciled has no variables yet (CL-D-005).
 ///
 /// An unreadable class sets no defaults in a Cluster whose class, version and variables stay the same (DEC-44).
-fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<Option<Arc<Class>>, String> {
+fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<Option<Arc<Class>>, ClassLookupError> {
     let Some(key) = cluster.class_key() else { return Ok(None) };
     if world.is_unreadable(&key) && old.is_some_and(|old| leaves_alone_what_the_class_says(cluster, old)) {
         return Ok(None);
@@ -137,7 +145,7 @@ fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<O
     match world.class(&key) {
         Found::Yes(class) => Ok(Some(class)),
         Found::Absent | Found::NotAsked => Ok(None),
-        Found::Unreadable(reason) => Err(format!("cannot look up the ClusterClass of this Cluster: {reason}")),
+        Found::Unreadable(reason) => Err(ClassLookupError { reason }),
     }
 }
 

@@ -164,7 +164,7 @@ fn a_variable_that_is_missing_or_of_another_type_is_no_success() {
     assert!(all.contains(&typed.to_owned()), "{all:#?}");
     assert!(!all.iter().any(|one| one.contains("zone")), "it does not use that one: {all:#?}");
     let ends = |request: &Value| match variable(request, "zone").is_null() {
-        true => Reply { outcome: Err("the connection was closed".to_owned()), milliseconds: 1 },
+        true => Reply { outcome: Err(FailedCall("the connection was closed".to_owned())), milliseconds: 1 },
         false => reply(&good(request)),
     };
     let want = "error RH-23.4: without the variable \"zone\", the call failed: the connection was closed";

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::class_variables::Discovered;
+use super::super::class_variables::{Discovered, VariableDiscoveryError};
 use super::*;
 use model::hub::ClusterClass;
 use model::variables::status_variables;
@@ -135,7 +135,8 @@ fn classes_with_discovered_variables_keep_their_old_variables() {
     let spec = json!({"variables": variables(), "patches": [external("discover.x"), {"name": "q"}, external("")]});
     let old = json!([{"name": "old", "definitions": [{"from": "p", "required": false, "schema": {}}]}]);
     let class = class(spec, json!({"observedGeneration": 2, "variables": old}));
-    let discovered = [Discovered { patch: "p".to_owned(), variables: Err("refused".to_owned()) }];
+    let discovered =
+        [Discovered { patch: "p".to_owned(), variables: Err(VariableDiscoveryError::NoAnswer("refused".to_owned())) }];
     let status = reconciled(&class, &up_to_date(), &ClassVariables::from_class(&class, &discovered), NOW);
     assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
     let message = "VariableDiscovery failed: patch \"p\": refused";

@@ -33,7 +33,7 @@ pub(super) fn templated(
         return Ok(default_name(&cluster.name, part, end));
     }
     name_from(template, &cluster.name, part, end)
-        .map_err(|reason| Failure::Naming { path: format!("{path}.naming.template"), reason })
+        .map_err(|error| Failure::Naming { path: format!("{path}.naming.template"), reason: error.to_string() })
 }
 
 /// A generated name with a prefix (NAM-06).

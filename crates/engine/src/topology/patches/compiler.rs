@@ -6,15 +6,15 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::pointer::{Pointer, SetOperation};
+use super::pointer::{Pointer, PointerError, SetOperation};
 use super::trace::OperationPosition;
 use crate::topology::origin::PatchOrigin;
 use golang::json;
-use golang::template::{Functions, Template};
+use golang::template::{Functions, ParseError, Template, ValueError};
 use model::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
 };
-use model::variables::{self, CompiledVariables, INLINE, VariablePath};
+use model::variables::{self, CompiledVariables, INLINE, PathError, VariablePath};
 use schema::openapi::Schema;
 
 /// The patches of a class, ready to be applied to any Cluster.
@@ -33,7 +33,7 @@ pub(super) struct CompiledPatch {
     pub name: Arc<str>,
     /// The variables that are visible to the patch (PE-08).
     pub visible: Arc<VisibleVariables>,
-    pub enabled_if: Option<Result<Expression, String>>,
+    pub enabled_if: Option<Result<Expression, ParseError>>,
     pub definitions: Vec<CompiledDefinition>,
     pub external: Option<ExternalPatch>,
     /// The origin of fields that an external patch sets.
@@ -77,8 +77,52 @@ pub(super) struct SelectedTemplates {
 #[derive(Debug)]
 pub(super) struct CompiledOperation {
     pub place: OperationPosition,
-    pub action: Result<PatchAction, String>,
+    pub action: Result<PatchAction, OperationError>,
     pub origin: PatchOrigin,
+}
+
+/// An error of an operation or of its value.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OperationError {
+    #[error(transparent)]
+    Pointer(#[from] PointerError),
+    #[error("unknown operation {0:?}: use add, remove or replace")]
+    UnknownOperation(String),
+    #[error("both value and valueFrom are set")]
+    TwoValues,
+    #[error("neither value nor valueFrom is set; null does not count as a value")]
+    NoValue,
+    #[error("value is not JSON: {0}")]
+    NoJson(#[from] serde_json::Error),
+    #[error("valueFrom has both variable and template")]
+    TwoSources,
+    #[error("valueFrom has neither variable nor template")]
+    NoSource,
+    #[error("valueFrom.variable: {0}")]
+    Variable(#[from] PathError),
+    #[error("valueFrom.{0}")]
+    Template(#[from] ParseError),
+    #[error("valueFrom.{0}")]
+    Evaluation(#[from] EvaluationError),
+}
+
+/// A failed evaluation of a template. The error of a sensitive template shows only its position, and is no `source`,
+/// since its text may contain a secret (DEC-34).
+#[derive(Debug, thiserror::Error)]
+#[error("{}", redacted(.error.to_string(), *.is_sensitive))]
+pub(super) struct EvaluationError {
+    pub error: ValueError,
+    pub is_sensitive: bool,
+}
+
+/// An error of a template; for sensitive templates only its position, since the text may show a secret (DEC-34).
+fn redacted(problem: String, is_sensitive: bool) -> String {
+    if !is_sensitive {
+        return problem;
+    }
+    let mut parts = problem.splitn(5, ':');
+    let place: Vec<&str> = parts.by_ref().take(4).collect();
+    format!("{}: failed; the reason is hidden because it may contain a secret", place.join(":"))
 }
 
 /// The target and the value of an operation.
@@ -207,7 +251,7 @@ impl Compiler<'_> {
     ) -> CompiledOperation {
         let mut variables: Arc<[String]> = Arc::default();
         let mut is_sensitive = false;
-        let action = Pointer::parse(&operation.path).map_err(|error| error.to_string()).and_then(|pointer| {
+        let action = Pointer::parse(&operation.path).map_err(OperationError::from).and_then(|pointer| {
             let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
             Ok(PatchAction { pointer, value })
         });
@@ -223,33 +267,28 @@ impl Compiler<'_> {
         visible: &VisibleVariables,
         variables: &mut Arc<[String]>,
         is_sensitive: &mut bool,
-    ) -> Result<ValueSource, String> {
+    ) -> Result<ValueSource, OperationError> {
         let make = match &*operation.op {
             "add" => SetOperation::Add,
             "replace" => SetOperation::Replace,
             "remove" => return Ok(ValueSource::Fixed(pointer.remove())),
-            other => return Err(format!("unknown operation {other:?}: use add, remove or replace")),
+            other => return Err(OperationError::UnknownOperation(other.to_owned())),
         };
         match (&operation.value, &operation.value_from) {
-            (Some(_), Some(_)) => Err("both value and valueFrom are set".to_owned()),
-            (None, None) => Err("neither value nor valueFrom is set; null does not count as a value".to_owned()),
-            (Some(raw), None) => {
-                let value = json::value(raw.get()).map_err(|error| format!("value is not JSON: {error}"))?;
-                pointer.make(make, value).map(ValueSource::Fixed).map_err(|error| error.to_string())
-            }
+            (Some(_), Some(_)) => Err(OperationError::TwoValues),
+            (None, None) => Err(OperationError::NoValue),
+            (Some(raw), None) => Ok(ValueSource::Fixed(pointer.make(make, json::value(raw.get())?)?)),
             (None, Some(source)) => match (source.variable.is_empty(), source.template.is_empty()) {
-                (true, true) => Err("valueFrom has neither variable nor template".to_owned()),
-                (false, false) => Err("valueFrom has both variable and template".to_owned()),
+                (true, true) => Err(OperationError::NoSource),
+                (false, false) => Err(OperationError::TwoSources),
                 (false, true) => {
-                    let path = VariablePath::parse(&source.variable);
-                    let path = path.map_err(|error| format!("valueFrom.variable: {error}"))?;
+                    let path = VariablePath::parse(&source.variable)?;
                     *is_sensitive = visible.secrets.contains(path.name());
                     *variables = [named(std::iter::once(path.name()).chain(path.members()))].into();
                     Ok(ValueSource::Variable { path, make })
                 }
                 (true, false) => {
-                    let parsed = self.expression("template", &source.template, visible);
-                    let (template, used) = parsed.map_err(|error| format!("valueFrom.{error}"))?;
+                    let (template, used) = self.expression("template", &source.template, visible)?;
                     *is_sensitive = template.is_sensitive;
                     *variables = used;
                     Ok(ValueSource::Template { template, make })
@@ -264,8 +303,8 @@ impl Compiler<'_> {
         name: &str,
         text: &str,
         visible: &VisibleVariables,
-    ) -> Result<(Expression, Arc<[String]>), String> {
-        let template = Template::parse(name, text, Functions::Sprig).map_err(|error| error.to_string())?;
+    ) -> Result<(Expression, Arc<[String]>), ParseError> {
+        let template = Template::parse(name, text, Functions::Sprig)?;
         let fields = template.all_fields();
         let used: Arc<[String]> = match &fields {
             Some(fields) => {

@@ -2,6 +2,8 @@
 //! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC
 //! 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
+use std::fmt;
+
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
@@ -297,19 +299,36 @@ impl Document {
     }
 }
 
+/// A patch of an extension that does not fit a template; the message is shortened.
+#[derive(Debug)]
+pub struct NotPatched(ExtensionPatchError);
+
+impl fmt::Display for NotPatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ExtensionPatchError { operation, error } = &self.0;
+        if let Some(at) = operation {
+            write!(f, "operation {at}: ")?;
+        }
+        f.write_str(&shortened(&error.to_string()))
+    }
+}
+
+impl std::error::Error for NotPatched {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0.error)
+    }
+}
+
 /// A template after a patch of an extension (PE-20, PE-21).
 ///
 /// # Errors
 /// An invalid patch, or a mismatch with the template.
-pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
+pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, NotPatched> {
     let mut document = Document::new(template.clone());
     let allowance = &mut PatchAllowance::default();
     match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
-        Err(ExtensionPatchError { operation: None, error }) => Err(shortened(&error.to_string()).into_owned()),
-        Err(ExtensionPatchError { operation: Some(at), error }) => {
-            Err(format!("operation {at}: {}", shortened(&error.to_string())))
-        }
+        Err(error) => Err(NotPatched(error)),
     }
 }
 

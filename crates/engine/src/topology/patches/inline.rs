@@ -7,7 +7,10 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::compiler::{CompiledDefinition, CompiledOperation, CompiledPatch, PatchAction, ValueSource, shown};
+use super::compiler::{
+    CompiledDefinition, CompiledOperation, CompiledPatch, EvaluationError, OperationError, PatchAction, ValueSource,
+    shown,
+};
 use super::pointer::Pointer;
 use super::scopes::ScopeId;
 use super::trace::{OperationPosition, PatchLocation, SkipReason, Undefined};
@@ -87,7 +90,7 @@ impl PatchRun<'_> {
     ) -> EnabledIf {
         let expression = match &patch.enabled_if {
             None => return EnabledIf::Met,
-            Some(Err(problem)) => return EnabledIf::Wrong(problem.clone()),
+            Some(Err(problem)) => return EnabledIf::Wrong(problem.to_string()),
             Some(Ok(expression)) => expression,
         };
         if let Some(condition) = known.get(&scope) {
@@ -104,7 +107,9 @@ impl PatchRun<'_> {
                     other => EnabledIf::NotMet(shown(&other, expression.is_sensitive)),
                 }
             }
-            Err(problem) => EnabledIf::Wrong(redacted(problem, expression.is_sensitive)),
+            Err(error) => {
+                EnabledIf::Wrong(EvaluationError { error, is_sensitive: expression.is_sensitive }.to_string())
+            }
         };
         known.insert(scope, condition.clone());
         condition
@@ -124,8 +129,9 @@ impl PatchRun<'_> {
             let made = match &operation.action {
                 Ok(action) => self
                     .make(patch, operation, action, scope, item)
-                    .map(|made| (&action.pointer, made, &operation.origin)),
-                Err(problem) => Err(problem.clone()),
+                    .map(|made| (&action.pointer, made, &operation.origin))
+                    .map_err(|problem| problem.to_string()),
+                Err(problem) => Err(problem.to_string()),
             };
             match made {
                 Ok(made) => ready.push(made),
@@ -142,26 +148,25 @@ impl PatchRun<'_> {
         action: &'p PatchAction,
         scope: ScopeId,
         item: &Arc<ItemName>,
-    ) -> Result<Cow<'p, PatchOperation>, String> {
+    ) -> Result<Cow<'p, PatchOperation>, OperationError> {
         let (value, make) = match &action.value {
             ValueSource::Fixed(fixed) => return Ok(Cow::Borrowed(fixed)),
             ValueSource::Variable { path, make } => {
                 let variables = self.scopes.merged(scope, &patch.visible).as_object();
-                let value = variables.map(|variables| path.resolve(variables)).transpose();
-                let value = value.map_err(|error| format!("valueFrom.variable: {error}"))?;
+                let value = variables.map(|variables| path.resolve(variables)).transpose()?;
                 (value.cloned().unwrap_or_default(), *make)
             }
             ValueSource::Template { template, make } => {
                 let (result, is_new) = self.scopes.evaluate(template, scope, &patch.visible);
                 let rendered =
-                    result.map_err(|problem| format!("valueFrom.{}", redacted(problem, template.is_sensitive)))?;
+                    result.map_err(|error| EvaluationError { error, is_sensitive: template.is_sensitive })?;
                 if rendered.shows_no_value && is_new {
                     self.note_undefined(patch, Some(operation.place), item);
                 }
                 (rendered.value, *make)
             }
         };
-        action.pointer.make(make, value).map(Cow::Owned).map_err(|error| error.to_string())
+        Ok(Cow::Owned(action.pointer.make(make, value)?))
     }
 
     /// Applies the operations of a definition to an item (PE-19 to PE-21).
@@ -190,14 +195,4 @@ impl PatchRun<'_> {
             self.trace.undefined.push(Undefined { patch: patch.name.clone(), operation, item: item.clone() });
         }
     }
-}
-
-/// An error of a template; for sensitive templates only its position, since the text may show a secret (DEC-34).
-fn redacted(problem: String, is_sensitive: bool) -> String {
-    if !is_sensitive {
-        return problem;
-    }
-    let mut parts = problem.splitn(5, ':');
-    let place: Vec<&str> = parts.by_ref().take(4).collect();
-    format!("{}: failed; the reason is hidden because it may contain a secret", place.join(":"))
 }

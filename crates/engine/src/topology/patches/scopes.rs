@@ -10,7 +10,7 @@ use crate::topology::blueprint::Blueprint;
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredWorker};
 use crate::topology::worker::WorkerKind;
 use golang::json;
-use golang::template::{RenderLimits, Rendered};
+use golang::template::{RenderLimits, Rendered, ValueError};
 use model::hub::{Cluster, Object, VariableValue, annotation};
 
 /// The variable that contains the builtin variables.
@@ -25,7 +25,7 @@ pub(super) struct Scopes<'a> {
     /// Scopes of the infrastructure cluster, the control plane, and the workers.
     scopes: Vec<VariableScope<'a>>,
     /// Results of expressions that are equal for all scopes, by number.
-    shared: Vec<OnceCell<Result<Rendered, String>>>,
+    shared: Vec<OnceCell<Result<Rendered, ValueError>>>,
 }
 
 /// The variables of the items of one part of a topology.
@@ -139,10 +139,10 @@ impl<'a> Scopes<'a> {
         expression: &Expression,
         scope: ScopeId,
         visible: &VisibleVariables,
-    ) -> (Result<Rendered, String>, bool) {
+    ) -> (Result<Rendered, ValueError>, bool) {
         let compute = || {
             let data = self.merged(scope, visible);
-            expression.template.evaluate(data, RenderLimits::default()).map_err(|error| error.to_string())
+            expression.template.evaluate(data, RenderLimits::default())
         };
         let shared = self.shared.get(expression.number).filter(|_| self.is_shared(expression, scope));
         match shared {

@@ -275,6 +275,15 @@ fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Fai
     Ok(managers)
 }
 
+/// The reason for which a server would refuse to apply an object.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MergeError {
+    #[error(transparent)]
+    Refused(#[from] ssa::ApplyRefused),
+    #[error("it is {found}")]
+    NoObject { found: &'static str },
+}
+
 /// The result of applying `sent` to an object, or to none.
 ///
 /// # Errors
@@ -284,11 +293,11 @@ pub(super) fn merged(
     managers: &[ManagedFields],
     sent: &Object,
     schema: &MergeSchema,
-) -> Result<Object, String> {
+) -> Result<Object, MergeError> {
     let request = ssa::ApplyRequest::new(MANAGER, sent.api_version(), NOW, schema);
     let applied = ssa::apply(live, managers, &sent.to_value(), &request, true);
-    let ssa::AppliedObject { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
-    Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
+    let ssa::AppliedObject { object, managers, .. } = applied?;
+    Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| MergeError::NoObject { found })
 }
 
 /// The merge structure of an object. Without a definition, it is derived from the field owners, and other lists are

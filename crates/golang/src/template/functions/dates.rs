@@ -13,7 +13,9 @@ pub(super) const FUNCTIONS: &[TemplateFunction] = &[
         Ok(TemplateValue::Time(Time::parse(arguments.text(0), arguments.text(1)).unwrap_or(ZERO)))
     }),
     TemplateFunction::new("mustToDate", &[Text, Text], |_, arguments| {
-        Time::parse(arguments.text(0), arguments.text(1)).map(TemplateValue::Time).map_err(RenderFailure::new)
+        Time::parse(arguments.text(0), arguments.text(1))
+            .map(TemplateValue::Time)
+            .map_err(|error| RenderFailure::new(error.to_string()))
     }),
     TemplateFunction::new("unixEpoch", &[Parameter::Time], |_, arguments| {
         Ok(time(arguments, 0).seconds.to_string().into())

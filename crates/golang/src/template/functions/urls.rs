@@ -10,6 +10,25 @@ use super::{CallArguments, TemplateFunction};
 pub(super) const FUNCTIONS: &[TemplateFunction] =
     &[TemplateFunction::new("urlParse", &[Text], parse), TemplateFunction::new("urlJoin", &[Parameter::Map], join)];
 
+/// A text that is no URL, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum UrlError {
+    #[error("invalid URL escape {}", quote(.0))]
+    Escape(String),
+    #[error("missing protocol scheme")]
+    NoScheme,
+    #[error("net/url: invalid control character in URL")]
+    ControlCharacter,
+    #[error("first path segment in URL cannot contain colon")]
+    Colon,
+    #[error("invalid character {} in host name", quote(.0))]
+    HostCharacter(String),
+    #[error("missing ']' in host")]
+    NoBracket,
+    #[error("invalid port {} after host", quote(.0))]
+    Port(String),
+}
+
 /// The parts of a URL, escapes resolved where Go resolves them.
 #[derive(Default)]
 struct ParsedUrl {
@@ -22,7 +41,7 @@ struct ParsedUrl {
     fragment: String,
 }
 
-fn unescaped(text: &str) -> Result<String, String> {
+fn unescaped(text: &str) -> Result<String, UrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -35,7 +54,7 @@ fn unescaped(text: &str) -> Result<String, String> {
         let byte = escape.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(|| {
             let shown = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
-            format!("invalid URL escape {}", quote(&format!("%{shown}")))
+            UrlError::Escape(format!("%{shown}"))
         })?;
         bytes.push(byte);
         rest = &after[2..];
@@ -58,10 +77,10 @@ fn escaped(text: &str, kept: &str) -> String {
 }
 
 /// The scheme and what follows it.
-fn scheme(text: &str) -> Result<(&str, &str), String> {
+fn scheme(text: &str) -> Result<(&str, &str), UrlError> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
     match end {
-        Some(0) if text.starts_with(':') => Err("missing protocol scheme".to_owned()),
+        Some(0) if text.starts_with(':') => Err(UrlError::NoScheme),
         Some(end) if text[end..].starts_with(':') && text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             Ok((&text[..end], &text[end + 1..]))
         }
@@ -69,11 +88,11 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-fn parsed(text: &str) -> Result<ParsedUrl, String> {
+fn parsed(text: &str) -> Result<ParsedUrl, UrlError> {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = ParsedUrl { fragment: unescaped(fragment)?, ..ParsedUrl::default() };
     if rest.chars().any(|c| c.is_ascii_control()) {
-        return Err("net/url: invalid control character in URL".to_owned());
+        return Err(UrlError::ControlCharacter);
     }
     if rest == "*" {
         url.path = rest.to_owned();
@@ -90,7 +109,7 @@ fn parsed(text: &str) -> Result<ParsedUrl, String> {
             return Ok(url);
         }
         if rest.split('/').next().is_some_and(|first| first.contains(':')) {
-            return Err("first path segment in URL cannot contain colon".to_owned());
+            return Err(UrlError::Colon);
         }
     }
     let has_authority = rest.starts_with("//") && (!url.scheme.is_empty() || !rest.starts_with("///"));
@@ -103,7 +122,7 @@ fn parsed(text: &str) -> Result<ParsedUrl, String> {
     Ok(url)
 }
 
-fn authority(text: &str, url: &mut ParsedUrl) -> Result<(), String> {
+fn authority(text: &str, url: &mut ParsedUrl) -> Result<(), UrlError> {
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, text),
@@ -118,16 +137,16 @@ fn authority(text: &str, url: &mut ParsedUrl) -> Result<(), String> {
     }
     let port = match host.rfind(']') {
         Some(end) if host.starts_with('[') => host[end + 1..].to_owned(),
-        Some(_) => return Err("invalid character \"]\" in host name".to_owned()),
-        None if host.starts_with('[') => return Err("missing ']' in host".to_owned()),
+        Some(_) => return Err(UrlError::HostCharacter("]".to_owned())),
+        None if host.starts_with('[') => return Err(UrlError::NoBracket),
         None => host.find(':').map(|colon| host[colon..].to_owned()).unwrap_or_default(),
     };
     let is_port = |port: &str| port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
     if !port.is_empty() && !is_port(&port) {
-        return Err(format!("invalid port {} after host", quote(&port)));
+        return Err(UrlError::Port(port));
     }
     if let Some(bad) = host.chars().find(|c| " \"<>\\^`{}|".contains(*c)) {
-        return Err(format!("invalid character {} in host name", quote(&bad.to_string())));
+        return Err(UrlError::HostCharacter(bad.to_string()));
     }
     url.host = unescaped(host)?;
     Ok(())

@@ -145,11 +145,11 @@ impl TemplateParser<'_> {
             TokenKind::Variable => return self.fault(format!("undefined variable {}", quote(text))),
             TokenKind::Field => Term::Field(vec![text.trim_start_matches('.').to_owned()]),
             TokenKind::Bool => Term::Bool(text == "true"),
-            TokenKind::Character => {
-                Term::Number(Number::character(text).map_err(|error| ParseFault::at(token.position, error))?)
-            }
+            TokenKind::Character => Term::Number(
+                Number::character(text).map_err(|error| ParseFault::at(token.position, error.to_string()))?,
+            ),
             TokenKind::Number => {
-                Term::Number(Number::parse(text).map_err(|error| ParseFault::at(token.position, error))?)
+                Term::Number(Number::parse(text).map_err(|error| ParseFault::at(token.position, error.to_string()))?)
             }
             TokenKind::Quoted => match unquote(text) {
                 Some(unquoted) => Term::Text { quoted: text.to_owned(), text: unquoted },

@@ -74,7 +74,7 @@ pub(super) fn choose(
     sets: &mut Vec<SetDraft>,
     rollout_after: Option<Moment>,
     now: Moment,
-) -> Result<SetDraft, String> {
+) -> Result<SetDraft, NoCurrentSet> {
     let begun = rollout_after.filter(|after| *after <= now);
     let size = |set: &Object| number(set, "spec.replicas").unwrap_or_default();
     sets.sort_by_key(|set| (Reverse(size(&set.after)), created(&set.after), set.after.name().to_owned()));
@@ -87,11 +87,23 @@ pub(super) fn choose(
     }
 }
 
-fn reason(deployment: &Object, largest: Option<&SetDraft>) -> String {
-    let Some(largest) = largest else { return "no MachineSets exist for the MachineDeployment".to_owned() };
-    match &*differences(&largest.after, deployment) {
-        [] => "spec.rollout.after has passed".to_owned(),
-        lines => lines.join("; "),
+/// The reason for creating a MachineSet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoCurrentSet {
+    #[error("no MachineSets exist for the MachineDeployment")]
+    NoSets,
+    #[error("spec.rollout.after has passed")]
+    RolloutAfter,
+    /// The differences of the largest set from the template.
+    #[error("{}", .0.join("; "))]
+    Outdated(Vec<String>),
+}
+
+fn reason(deployment: &Object, largest: Option<&SetDraft>) -> NoCurrentSet {
+    let Some(largest) = largest else { return NoCurrentSet::NoSets };
+    match differences(&largest.after, deployment) {
+        lines if lines.is_empty() => NoCurrentSet::RolloutAfter,
+        lines => NoCurrentSet::Outdated(lines),
     }
 }
 
@@ -126,7 +138,8 @@ mod tests {
         ] {
             let mut sets = sets;
             let chosen = choose(&deployment, &mut sets, after, day(10).unwrap());
-            let name = chosen.as_ref().map(|set| set.after.name()).map_err(|reason| &**reason);
+            let reason = chosen.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            let name = chosen.as_ref().map(|set| set.after.name()).map_err(|_| &*reason);
             assert_eq!(name, want, "{case}");
             assert!(sets.iter().all(|set| Ok(set.after.name()) != name), "{case}");
         }

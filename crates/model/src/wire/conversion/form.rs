@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::table::ValueForm;
-use super::{ConversionError, JsonMembers, KindVersions};
+use super::{ConversionError, JsonMembers, KindVersions, UnknownKindVersion};
 use golang::calendar;
 
 type Rewritten = Result<Option<Value>, ConversionError>;
@@ -81,15 +81,15 @@ impl DowngradeContext<'_> {
     }
 
     fn version(&self, group: &str, kind: &str, path: &dyn Fn() -> String) -> Result<&str, ConversionError> {
-        let unknown = |reason: &str| ConversionError::UnknownVersion {
+        let unknown = |source: UnknownKindVersion| ConversionError::UnknownVersion {
             path: path(),
             kind: format!("{kind}.{group}"),
-            reason: reason.to_owned(),
+            source,
         };
         match self.versions.get(&(group.to_owned(), kind.to_owned())) {
             Some(Ok(version)) => Ok(version),
-            Some(Err(reason)) => Err(unknown(reason)),
-            None => Err(unknown("its version was not looked up")),
+            Some(Err(reason)) => Err(unknown(reason.clone())),
+            None => Err(unknown(UnknownKindVersion::NotLookedUp)),
         }
     }
 

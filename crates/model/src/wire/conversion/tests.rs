@@ -453,9 +453,11 @@ fn an_unknown_version_and_an_impossible_group_fail_the_conversion() {
     let needed = versions_needed(Kind::Cluster, &new, WireVersion::V1Beta1);
     assert_eq!(needed, [("a.example.com".to_owned(), "A".to_owned())]);
     assert_eq!(versions_needed(Kind::Cluster, &new, WireVersion::V1Beta2), []);
-    let versions = needed.into_iter().map(|kind| (kind, Err("there is no definition".to_owned()))).collect();
+    let unknown = UnknownKindVersion::NoDefinition { definition: "as.a.example.com".to_owned() };
+    let versions = needed.into_iter().map(|kind| (kind, Err(unknown.clone()))).collect();
     let error = convert(Kind::Cluster, &mut new.clone(), WireVersion::V1Beta1, &versions).unwrap_err();
-    let want = "spec.infrastructureRef: the API version of A.a.example.com is not known: there is no definition";
+    let want = "spec.infrastructureRef: the API version of A.a.example.com is not known: \
+                CustomResourceDefinition as.a.example.com does not exist";
     assert_eq!(error.to_string(), want);
     let mut old =
         object(Kind::Cluster, WireVersion::V1Beta1, &json!({"controlPlaneRef": {"apiVersion": "a/b/c"}}), &Value::Null);

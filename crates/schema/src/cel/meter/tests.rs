@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::budget::Stop;
-use crate::cel::check::{ResultType, compile};
+use crate::cel::check::{PatternError, ResultType, compile};
 use crate::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::cel::types::Decl;
 use crate::cel::value::Val;
@@ -259,7 +259,8 @@ proptest! {
             "y": {"type": "string", "format": "byte"}}});
         schema(object.clone(), &rule).rule_violations(&value, Some(&old));
         let decl = Decl::for_node(&serde_json::from_value(object).unwrap()).unwrap();
-        if let Err(mistake) = compile(&rule, &decl, ResultType::Bool, &mut |pattern| Regex::new(pattern).map_err(|error| error.to_string())) {
+        let patterns = &mut |pattern: &str| Regex::new(pattern).map_err(|error| PatternError(error.to_string()));
+        if let Err(mistake) = compile(&rule, &decl, ResultType::Bool, patterns) {
             mistake.with_context(&rule);
         }
     }

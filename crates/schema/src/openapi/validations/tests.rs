@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::pattern_of;
-use crate::cel::{Decl, PER_RULE, Program, ResultType};
+use crate::cel::{Decl, PER_RULE, Program, ProgramError, ResultType};
 use crate::field::{Findings, Path};
 use crate::openapi::{self, Schema, SchemaAllowance, SchemaDefinition};
 
@@ -36,7 +36,7 @@ fn with_rule(schema: &Value, rule: &str) -> Schema {
     Schema::compile(&serde_json::from_value::<SchemaDefinition>(schema).unwrap()).unwrap()
 }
 
-fn compile(rule: &str, decl: &Decl) -> Result<Program, String> {
+fn compile(rule: &str, decl: &Decl) -> Result<Program, ProgramError> {
     let mut allowance = SchemaAllowance::unlimited();
     Program::compile(rule, decl, ResultType::Bool, &mut |pattern| pattern_of(pattern, &mut allowance))
 }
@@ -47,9 +47,8 @@ fn rules_compile_exactly_where_kubernetes_compiles_them() {
     let mut differences = String::new();
     for vector in vectors() {
         let definition: SchemaDefinition = serde_json::from_value(vector.schema).unwrap();
-        let ours = Decl::for_node(&definition)
-            .ok_or_else(|| "no type".to_owned())
-            .and_then(|decl| compile(&vector.rule, &decl));
+        let ours =
+            Decl::for_node(&definition).ok_or(ProgramError::NoType).and_then(|decl| compile(&vector.rule, &decl));
         if ours.is_err() != vector.error.is_some() {
             let _ = writeln!(differences, "{}: {:?}, want {:?}", vector.rule, ours.err(), vector.error);
         }

@@ -108,12 +108,17 @@ impl ExternalClusters {
     }
 
     /// The client of a followed cluster; `None` if it is not followed.
-    pub(super) fn client(&self, cluster: &ObjectKey) -> Option<Result<kube::Client, String>> {
+    pub(super) fn client(&self, cluster: &ObjectKey) -> Option<Result<kube::Client, NotConnected>> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let client = running.get(cluster)?.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(client.ok_or_else(|| format!("workload cluster {cluster} is not connected")))
+        Some(client.ok_or_else(|| NotConnected(cluster.clone())))
     }
 }
+
+/// A workload cluster without a connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("workload cluster {0} is not connected")]
+pub(super) struct NotConnected(pub ObjectKey);
 
 /// Follows one workload cluster.
 struct ClusterFollower {
@@ -365,7 +370,10 @@ mod tests {
         let followed = ExternalClusters::none(&store);
         assert!(followed.client(&cluster).is_none());
         followed.start(&cluster);
-        assert_eq!(followed.client(&cluster).unwrap().err().unwrap(), "workload cluster ns/c is not connected");
+        assert_eq!(
+            followed.client(&cluster).unwrap().err().unwrap().to_string(),
+            "workload cluster ns/c is not connected"
+        );
         followed.start(&cluster);
         followed.stop(&cluster);
         assert!(followed.client(&cluster).is_none() && state(&store, &cluster).is_none());

@@ -18,13 +18,24 @@ impl fmt::Debug for WorkloadCluster {
     }
 }
 
+/// The reason for which a workload cluster cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadOpenError {
+    /// Its API server cannot be created.
+    #[error(transparent)]
+    NotCreated(Box<dyn std::error::Error + Send + Sync>),
+    /// It was deleted in the meantime.
+    #[error("the workload cluster {0} is gone")]
+    Gone(ObjectKey),
+}
+
 /// The workload clusters of this process.
 pub trait WorkloadClusters: fmt::Debug + Send + Sync {
     /// The workload cluster of a Cluster; creates it if it does not exist.
     ///
     /// # Errors
     /// When it cannot be created.
-    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String>;
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError>;
 
     /// The workload cluster of a Cluster, if it exists.
     fn get(&self, cluster: &ObjectKey) -> Option<WorkloadCluster>;

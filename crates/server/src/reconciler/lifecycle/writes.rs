@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use self::uncertain::{CreationResult, UncertainCreation, UncertainCreations};
-use super::external_clusters::ExternalClusters;
+use super::external_clusters::{ExternalClusters, NotConnected};
 use super::store::LifecycleStore;
 use super::watches::WorkloadWatches;
-use super::workloads::WorkloadClusters;
+use super::workloads::{WorkloadClusters, WorkloadOpenError};
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
@@ -41,6 +41,10 @@ pub(super) enum WriteError {
     Conflict { id: Box<ObjectId>, reason: String },
     #[error("{0}")]
     Failed(String),
+    #[error(transparent)]
+    NotConnected(#[from] NotConnected),
+    #[error(transparent)]
+    NotOpened(#[from] WorkloadOpenError),
     /// The API server did not say whether an object was created.
     #[error("{0}")]
     Unanswered(String),
@@ -158,10 +162,10 @@ impl Writer {
         match workload {
             None => Ok(self.client.clone()),
             Some(cluster) => match self.followed.client(cluster) {
-                Some(followed) => followed.map_err(WriteError::Failed),
+                Some(followed) => Ok(followed?),
                 None => match self.workloads.get(cluster) {
                     Some(opened) => Ok(opened.client),
-                    None => Err(WriteError::Failed(format!("workload cluster {cluster} is not connected"))),
+                    None => Err(NotConnected(cluster.clone()).into()),
                 },
             },
         }
@@ -174,7 +178,7 @@ impl Writer {
             && self.followed.client(cluster).is_none()
             && self.store.with(|objects| is_wanted(objects, cluster))
         {
-            return Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client);
+            return Ok(self.workloads.open(cluster)?.client);
         }
         self.client(workload)
     }
@@ -351,7 +355,7 @@ impl Writer {
     /// Opens a workload cluster, and publishes its kubeconfig (CT-10.10).
     async fn connect(&self, cluster: &ObjectKey) -> Result<(), WriteError> {
         self.followed.stop(cluster);
-        let opened = self.workloads.open(cluster).map_err(WriteError::Failed)?;
+        let opened = self.workloads.open(cluster)?;
         self.publish(cluster, &opened.kubeconfig).await?;
         if !self.watches.has(cluster) {
             self.watches.start(cluster, &opened.client);

@@ -1,7 +1,7 @@
 use http::Method;
 use tokio::time::sleep;
 
-use super::super::workloads::WorkloadCluster;
+use super::super::workloads::{WorkloadCluster, WorkloadOpenError};
 use super::*;
 use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 
@@ -14,8 +14,8 @@ fn object(value: Value) -> Object {
 struct NoWorkloads;
 
 impl WorkloadClusters for NoWorkloads {
-    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
-        Err(cluster.to_string())
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError> {
+        Err(WorkloadOpenError::NotCreated(cluster.to_string().into()))
     }
 
     fn get(&self, _: &ObjectKey) -> Option<WorkloadCluster> {
@@ -194,7 +194,7 @@ impl std::fmt::Debug for OneWorkload {
 }
 
 impl WorkloadClusters for OneWorkload {
-    fn open(&self, _: &ObjectKey) -> Result<WorkloadCluster, String> {
+    fn open(&self, _: &ObjectKey) -> Result<WorkloadCluster, WorkloadOpenError> {
         Ok(WorkloadCluster { client: self.0.clone(), kubeconfig: String::new() })
     }
 
