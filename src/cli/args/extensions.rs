@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(read(query), Ok((UNNAMED.to_owned(), address(query))));
         assert_eq!(read(&format!("lab={query}")), Ok(("lab".to_owned(), address(query))));
         for (wrong, words) in
-            [("lab", "is not a URL such as https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
+            [("lab", "must be a URL such as https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
         {
             let error = read(wrong).unwrap_err();
             assert!(error.contains(words), "{wrong}: {error}");
