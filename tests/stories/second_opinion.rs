@@ -1,4 +1,5 @@
-//! A second opinion on schemas: where a keyword means the same in JSON Schema, the `jsonschema` crate must agree.
+//! A second opinion on schemas: where a keyword means the same in JSON Schema, the `jsonschema` crate must agree
+//! (DEC-63).
 //!
 //! Schemas and values are generated, always the same ones. Left out is what Kubernetes does in its own way: `null`,
 //! `x-kubernetes-…`, formats, numbers in enums, floats without a fraction. For numbers there is a table at the end.
