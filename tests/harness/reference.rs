@@ -16,6 +16,11 @@ pub fn program() -> PathBuf {
 
 /// The answers about the objects, in their order.
 pub fn ask<'a>(question: &str, objects: impl Iterator<Item = &'a Value>) -> Vec<Value> {
+    ask_texts(question, objects.map(Value::to_string))
+}
+
+/// The answers about objects that are JSON already.
+pub fn ask_texts(question: &str, objects: impl Iterator<Item = String>) -> Vec<Value> {
     let mut lines = tempfile::NamedTempFile::new().unwrap();
     objects.for_each(|object| writeln!(lines, "{object}").unwrap());
     let input = File::open(lines.path()).unwrap();

@@ -58,6 +58,7 @@ mod terminal;
 mod topology_fixtures;
 mod workload_clusters;
 mod transitions;
+mod variables_reference;
 
 #[path = "../harness/mod.rs"]
 mod harness;

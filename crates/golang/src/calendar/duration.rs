@@ -4,26 +4,35 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-static DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^[+-]?(([0-9]+([.][0-9]*)?|[.][0-9]+)[ ]*(ns|nano|nanos|nanosecond|nanoseconds|us|µs|μs|micro|micros|microsecond|microseconds|ms|milli|millis|millisecond|milliseconds|s|sec|secs|second|seconds|m|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|day|days|w|week|weeks)[ ]*)+$").expect("the expression is a constant")
-});
+/// A whole number and the word behind it.
+static COUNTED_UNIT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)").expect("the expression is a constant"));
 
 static GO_DURATION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^[+-]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$")
         .expect("the expression is a constant")
 });
 
-/// Whether a text is a Go duration, or numbers with units: `1 day 12 hours`.
+/// Whether a text is a duration of either form.
 pub fn is_duration(text: &str) -> bool {
-    GO_DURATION.is_match(text) || DURATION.is_match(text)
+    duration(text).is_some()
 }
 
-/// A duration of either form, in nanoseconds; none beyond 64 bits.
+/// A Go duration, or else the sum of all whole numbers in the text that stand in front of a unit, in nanoseconds
+/// (VAR-V-024). Like Go's arithmetic, the sum wraps at 64 bits.
 pub fn duration(text: &str) -> Option<i64> {
-    if GO_DURATION.is_match(text) {
-        return nanoseconds(text);
+    if let Some(nanoseconds) = go_duration(text) {
+        return Some(nanoseconds);
     }
-    DURATION.is_match(text).then(|| nanoseconds(text))?
+    let mut total = None;
+    for counted in COUNTED_UNIT.captures_iter(text) {
+        let (_, [count, unit]) = counted.extract();
+        let count: i64 = count.parse().ok()?;
+        if let Some(unit) = nanoseconds_of(&unit.to_lowercase()) {
+            total = Some(total.unwrap_or(0_i64).wrapping_add(count.wrapping_mul(unit)));
+        }
+    }
+    total
 }
 
 /// A duration as Go prints and reads it (`1h30m`), in nanoseconds; none beyond 64 bits.
@@ -31,7 +40,7 @@ pub fn go_duration(text: &str) -> Option<i64> {
     GO_DURATION.is_match(text).then(|| nanoseconds(text))?
 }
 
-/// The sum of numbers with units, in a text of either form.
+/// The sum of the numbers with units in a Go duration.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -46,7 +55,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
         let end = tail.find(|c: char| c.is_ascii_digit() || c == '.' || c == ' ').unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let unit = nanoseconds_of(unit)?;
+        let unit = i128::from(nanoseconds_of(unit)?);
         let whole = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
         total = total.checked_add(whole.checked_mul(unit)?)?;
         let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
@@ -59,20 +68,33 @@ fn nanoseconds(text: &str) -> Option<i64> {
     i64::try_from(sign * total).ok()
 }
 
-fn nanoseconds_of(unit: &str) -> Option<i128> {
-    let seconds = |count: i128| count * 1_000_000_000;
+/// The length of a unit: a short name, or a word that begins with the long one.
+fn nanoseconds_of(unit: &str) -> Option<i64> {
+    const SECOND: i64 = 1_000_000_000;
     Some(match unit {
-        "" | "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "µs" | "μs" | "micro" | "micros" | "microsecond" | "microseconds" => 1000,
-        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "secs" | "second" | "seconds" => seconds(1),
-        "m" | "min" | "mins" | "minute" | "minutes" => seconds(60),
-        "h" | "hr" | "hrs" | "hour" | "hours" => seconds(3600),
-        "d" | "day" | "days" => seconds(86_400),
-        "w" | "week" | "weeks" => seconds(604_800),
-        _ => return None,
+        "" | "ns" => 1,
+        "us" | "µs" | "μs" => 1000,
+        "ms" => 1_000_000,
+        "s" => SECOND,
+        "m" => 60 * SECOND,
+        "h" | "hr" => 3600 * SECOND,
+        "d" => 86_400 * SECOND,
+        "w" | "wk" => 604_800 * SECOND,
+        word => LONG_UNITS.into_iter().find(|(long, _)| word.starts_with(long))?.1,
     })
 }
+
+/// Long names of units, which may have any ending.
+const LONG_UNITS: [(&str, i64); 8] = [
+    ("nano", 1),
+    ("micro", 1000),
+    ("milli", 1_000_000),
+    ("sec", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("hour", 3_600_000_000_000),
+    ("day", 86_400_000_000_000),
+    ("week", 604_800_000_000_000),
+];
 
 /// Whole seconds of a duration, cut toward zero and capped at the largest 32-bit number (CONV-004); `None` if the text
 /// is not a duration of at most 64 bits of nanoseconds.

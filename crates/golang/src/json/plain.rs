@@ -148,22 +148,42 @@ impl<'de, N: PlaceObserver> Visitor<'de> for ValueVisitor<N> {
     }
 }
 
-/// The value in which every float without a fraction is an integer, as Go writes it (VAR-D-007).
+/// 2^63: the first float that is not an integer of 64 bits.
+const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
+
+/// The value in which every float without a fraction is an integer, if it is one of 64 bits, as Go writes it (VAR-D-007).
 pub fn with_integers(value: &mut Value) {
-    /// The largest integer up to which every integer is a 64-bit float.
-    const EXACT: f64 = 9_007_199_254_740_991.0;
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or(f64::NAN);
-            if float.fract() == 0.0 && float.abs() <= EXACT {
-                #[allow(clippy::cast_possible_truncation, reason = "the float is an integer below 2^53")]
-                let integer = float as i64;
-                *number = integer.into();
+            if float.fract() == 0.0 && float.abs() <= END_OF_INTEGERS {
+                // As Go does, Rust writes the fewest digits that mean this float, and zeros behind them.
+                if let Ok(integer) = (float + 0.0).to_string().parse::<i64>() {
+                    *number = integer.into();
+                }
             }
         }
         Value::Array(elements) => elements.iter_mut().for_each(with_integers),
         Value::Object(members) => members.values_mut().for_each(with_integers),
         _ => {}
+    }
+}
+
+/// The value as Go leaves it that reads numbers as 64-bit floats and writes them again (VAR-D-007): as [`with_integers`],
+/// and an integer that rounds to 2^63 is a float. Other integers beyond 2^53 stay exact.
+pub fn with_go_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if !number.is_f64() => {
+            let float = number.as_f64().unwrap_or(f64::NAN);
+            if float.abs() >= END_OF_INTEGERS
+                && let Some(float) = Number::from_f64(float)
+            {
+                *number = float;
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(with_go_numbers),
+        Value::Object(members) => members.values_mut().for_each(with_go_numbers),
+        float => with_integers(float),
     }
 }
 
@@ -197,5 +217,24 @@ mod tests {
         let mut read = json!({"a": [1.0, -0.0, 1.5, 1e300], "b": 3});
         with_integers(&mut read);
         assert_eq!(read, json!({"a": [1, 0, 1.5, 1e300], "b": 3}));
+    }
+
+    #[test]
+    fn numbers_are_those_that_go_reads_and_writes() {
+        // VAR-D-007
+        let go = |text: &str| {
+            let mut read = value(text).unwrap();
+            with_go_numbers(&mut read);
+            read
+        };
+        assert_eq!(go("[1.0, -0.0, 1.5, 1e300, 3]"), json!([1, 0, 1.5, 1e300, 3]));
+        assert_eq!(go("9007199254740993"), json!(9_007_199_254_740_993_i64));
+        assert_eq!(go("9007199254740994.0"), json!(9_007_199_254_740_994_i64));
+        assert_eq!(go("9223372036854774784.0"), json!(9_223_372_036_854_775_000_i64));
+        assert_eq!(go("9223372036854775295"), json!(9_223_372_036_854_775_295_i64));
+        for beyond in ["9223372036854775296", "9223372036854775807", "18446744073709551615", "-9223372036854775808"] {
+            assert!(go(beyond).is_f64(), "{beyond}");
+        }
+        assert!(go("9223372036854775808.0").is_f64() && go("-9223372036854775808.0").is_f64());
     }
 }

@@ -44,6 +44,10 @@ pub fn version_text_at(object: &Object, path: &str) -> Result<VersionText, Uncle
 /// # Errors
 /// When a version is invalid, they are not ordered, or a count is negative.
 pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVersion> {
+    if object.has_null("status.versions") {
+        let (object, path) = (name_of(object), "status.versions".to_owned());
+        return Err(WrongType { object, path, wanted: "a list", found: "null" }.into());
+    }
     let listed = object.list("status.versions")?.filter(|listed| !listed.is_empty());
     let Some(listed) = listed else {
         let single = object.text("status.version")?.filter(|text| !text.is_empty());
@@ -136,6 +140,7 @@ mod tests {
             (json!({"version": "latest"}), "CP ns/cp: status.version \"latest\" is not a version"),
             (json!({"version": 1}), "CP ns/cp: status.version is a number where a string was expected"),
             (json!({"versions": "v1"}), "CP ns/cp: status.versions is a string where a list was expected"),
+            (json!({"versions": null}), "CP ns/cp: status.versions is null where a list was expected"),
             (json!({"versions": ["v1"]}), "CP ns/cp: status.versions[0].version is a string where an entry"),
             (json!({"versions": [{}]}), "CP ns/cp: status.versions[0].version \"\" is not a version"),
             (

@@ -302,6 +302,11 @@ impl Object {
         self.find(path).filter(|value| !value.is_null())
     }
 
+    /// Whether there is a `null` at a dotted path.
+    pub fn has_null(&self, path: &str) -> bool {
+        self.find(path).is_some_and(Value::is_null)
+    }
+
     fn find(&self, path: &str) -> Option<&Value> {
         let (mut here, rest) = self.0.start(path);
         for name in rest.into_iter().flat_map(names) {

@@ -159,7 +159,8 @@ pub(super) struct DefaultValue {
 
 impl DefaultValue {
     fn from_schema(schema: &Schema, allowance: &mut SchemaAllowance) -> Result<Option<Self>, SchemaError> {
-        let Some(value) = schema.expanded_default(allowance)? else { return Ok(None) };
+        let Some(mut value) = schema.expanded_default(allowance)? else { return Ok(None) };
+        golang::json::with_integers(&mut value);
         let violations = allowance.violations(schema, &value);
         let violations = violations.map_err(|exceeded| SchemaError::from(exceeded).below(|| ".default".to_owned()))?;
         let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();

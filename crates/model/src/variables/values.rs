@@ -225,7 +225,13 @@ fn entries<'a>(
             schema.complete_within(&mut value, &mut budget.growth)
         };
         let is_completed = match completed {
-            Ok(is_completed) => is_completed,
+            Ok(is_completed) => {
+                // Defaults are in it as the class writes them.
+                if is_completed {
+                    json::with_integers(&mut value);
+                }
+                is_completed
+            }
             Err(exceeded) => {
                 defaults_are_too_large(&written.name, exceeded, path, found);
                 continue;
@@ -335,10 +341,10 @@ fn read(value: &VariableValue, schema: &Schema, path: &Path, found: &mut Finding
     }
 }
 
-/// The value to be validated; numbers without a fraction are integers (VAR-D-007).
+/// The value to be validated, with numbers as Go reads them (VAR-D-007).
 fn written_value(value: &VariableValue) -> Result<Value, serde_json::Error> {
     let mut read = value.value.as_ref().map_or(Ok(Value::Null), |raw| json::value(raw.get()))?;
-    json::with_integers(&mut read);
+    json::with_go_numbers(&mut read);
     Ok(read)
 }
 

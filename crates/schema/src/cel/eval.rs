@@ -15,9 +15,15 @@ use super::types::{CelType, FieldDecl, ObjectDecl};
 use super::value::{CelList, CelMap, CelText, MapTable, Val, view};
 use golang::calendar::Moment;
 
-/// Evaluates a program; the stack starts with `self` and `oldSelf`.
-pub(super) fn run<'v>(root: &'v CelNode, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
-    Evaluator { stack: vec![this, old], meter }.value(root)
+/// Evaluates a program for `self` and `oldSelf`. One that is an error fails only if the program uses it.
+pub(super) fn run<'v>(
+    root: &'v CelNode,
+    values: [Result<Val<'v>, EvalError>; 2],
+    meter: &mut Meter,
+) -> Result<Val<'v>, EvalError> {
+    let errors = values.each_ref().map(|value| value.as_ref().err().cloned());
+    let stack = values.into_iter().map(|value| value.unwrap_or(Val::Null)).collect();
+    Evaluator { stack, errors, meter }.value(root)
 }
 
 /// A literal that a conversion function does not accept.
@@ -54,6 +60,8 @@ fn constant(literal: &Constant) -> Val<'_> {
 
 struct Evaluator<'v, 'm> {
     stack: Vec<Val<'v>>,
+    /// The errors of the first values of the stack.
+    errors: [Option<EvalError>; 2],
     meter: &'m mut Meter,
 }
 
@@ -65,6 +73,9 @@ impl<'v> Evaluator<'v, '_> {
             Op::TypeName(name) => Ok(Val::Type(name)),
             Op::Slot(slot) => {
                 self.meter.charge(1)?;
+                if let Some(Some(error)) = self.errors.get(*slot) {
+                    return Err(error.clone());
+                }
                 self.stack.get(*slot).cloned().ok_or_else(|| EvalError::failed("a variable has no value"))
             }
             Op::Select { of, field, how } => self.select(of, field, *how),

@@ -97,11 +97,11 @@ impl Program {
         budget: &mut EvaluationBudget,
     ) -> Result<Val<'v>, EvalError> {
         let meter = &mut budget.0;
-        let this = view(value, decl, meter)?;
+        let this = view(value, decl, meter);
         let before = if self.checked.uses_old { old } else { None };
-        let before = before.map_or(Ok(Val::Null), |old| view(old, decl, meter))?;
+        let before = before.map_or(Ok(Val::Null), |old| view(old, decl, meter));
         meter.begin();
-        let result = run(&self.checked.root, this, before, meter);
+        let result = run(&self.checked.root, [this, before], meter);
         meter.end();
         result
     }

@@ -223,27 +223,45 @@ impl<'v> CelMap<'v> {
 
 /// A JSON value with its declared type (CEL-007, CEL-027).
 pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl, meter: &mut Meter) -> Result<Val<'v>, EvalError> {
-    match (value, &decl.ty) {
-        (Value::Null, _) => Ok(Val::Null),
-        (Value::Bool(value), _) => Ok(Val::Bool(*value)),
-        (Value::Number(number), CelType::Double) => Ok(Val::Double(number.as_f64().unwrap_or(f64::NAN))),
-        (Value::Number(number), _) => match (number.as_i64(), number.as_f64()) {
-            (Some(value), _) => Ok(Val::Int(value)),
-            #[allow(clippy::cast_possible_truncation, reason = "a whole number within 64 bits, as the schema demands")]
-            (None, Some(value)) if value.abs() < 9.2e18 => Ok(Val::Int(value.round() as i64)),
-            _ => Err(EvalError::failed("a number does not fit 64 bits")),
-        },
-        (Value::String(text), _) => view_text(text, decl.reading, meter),
-        (Value::Array(elements), _) => match &decl.element {
-            Some(element) => Ok(Val::List(CelList::Written(elements, element))),
-            None => Err(EvalError::failed("unexpected list")),
-        },
-        (Value::Object(members), CelType::Object(structure)) => Ok(Val::Object(members, structure)),
-        (Value::Object(members), _) => match &decl.element {
-            Some(element) => Ok(Val::Map(CelMap::Written(members, element))),
-            None => Err(EvalError::failed("unexpected object")),
-        },
+    match (value, &decl.ty, &decl.element) {
+        (Value::Null, ..) => Ok(Val::Null),
+        (Value::Bool(value), CelType::Bool, _) => Ok(Val::Bool(*value)),
+        (Value::Number(number), CelType::Double, _) => Ok(Val::Double(number.as_f64().unwrap_or(f64::NAN))),
+        (Value::Number(number), CelType::Int | CelType::Dyn, _) => {
+            number.as_i64().map(Val::Int).ok_or_else(|| unexpected(value, decl))
+        }
+        (
+            Value::String(text),
+            CelType::Text | CelType::Bytes | CelType::Duration | CelType::Timestamp | CelType::Dyn,
+            _,
+        ) => view_text(text, decl.reading, meter),
+        (Value::Array(elements), CelType::List(_), Some(element)) => Ok(Val::List(CelList::Written(elements, element))),
+        (Value::Object(members), CelType::Object(structure), _) => Ok(Val::Object(members, structure)),
+        (Value::Object(members), CelType::Map(..), Some(element)) => Ok(Val::Map(CelMap::Written(members, element))),
+        _ => Err(unexpected(value, decl)),
     }
+}
+
+/// The error of a value whose type is not that of its schema: an old value, or a default (VAR-S-031).
+fn unexpected(value: &Value, decl: &Decl) -> EvalError {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    let expected = match decl.ty {
+        CelType::Dyn => "an integer or a string",
+        CelType::Bool => "a boolean",
+        CelType::Int => "an integer",
+        CelType::Double => "a number",
+        CelType::List(_) => "an array",
+        CelType::Object(_) | CelType::Map(..) => "an object",
+        _ => "a string",
+    };
+    EvalError::failed(format!("the schema has {expected}, and the value is {found}"))
 }
 
 fn view_text<'v>(text: &'v str, reading: TextEncoding, meter: &mut Meter) -> Result<Val<'v>, EvalError> {

@@ -49,8 +49,9 @@ pub fn check(
             return None;
         }
     };
-    defaults(definition, &schema, root.as_ref(), path, allowance, found);
-    if found.error_count() > before || allowance.is_over() {
+    let uncompiled = defaults(definition, &schema, root.as_ref(), path, allowance, found);
+    // What is wrong with a rule that a default waits for is said by the check of rules.
+    if found.error_count() > before + uncompiled || allowance.is_over() {
         return None;
     }
     rules::rules_and_everything_else(definition, &schema, root.as_ref(), path, allowance, found);
@@ -180,7 +181,7 @@ fn junctor_keywords(node: &SchemaDefinition, path: &Path, found: &mut Findings) 
 }
 
 /// Defaults reached through `properties` and `items` are valid values (VAR-S-030 to VAR-S-032). `rules` belong to this
-/// node.
+/// node. Returns the number of errors that say only that a rule cannot be compiled.
 fn defaults(
     node: &SchemaDefinition,
     schema: &Schema,
@@ -188,39 +189,42 @@ fn defaults(
     path: &Path,
     allowance: &mut SchemaAllowance,
     found: &mut Findings,
-) {
+) -> usize {
+    let mut uncompiled = 0;
     if allowance.is_over() {
-        return;
+        return uncompiled;
     }
     if let Some(default) = &schema.default {
         let path = path.child("default");
-        let before = found.error_count();
         found.run("VAR-S-030", |found| {
             let unknown = schema.unknown_fields(default);
             if !unknown.is_empty() {
                 found.invalid(path.clone(), schema.shown(default), "has fields that the schema does not know");
             }
         });
-        let violations = allowance.violations_at(&path, schema, default);
+        let mut violations = allowance.violations_at(&path, schema, default);
+        violations.retain(|violation| violation.rule != "VAR-V-026");
         let is_valid = violations.is_empty();
         report("VAR-S-031", violations, &path, schema.shown(default), found);
         // An invalid rule is reported by itself, not as an error of the default.
-        if is_valid && schema.has_rules && found.error_count() == before && rules::are_written_well(node) {
+        if is_valid && schema.has_rules && rules::are_written_well(node) {
             let evaluate =
                 |budget: &mut EvaluationBudget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
             let violations = allowance.evaluate(&path, evaluate);
+            uncompiled += violations.iter().filter(|violation| violation.rule == "CEL-024").count();
             report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
     }
     let properties = path.child("properties");
     for (name, node) in node.each_property() {
         if let Some(child) = schema.properties.get(name) {
-            defaults(node, child, child.rules.as_ref(), &properties.key(name), allowance, found);
+            uncompiled += defaults(node, child, child.rules.as_ref(), &properties.key(name), allowance, found);
         }
     }
     if let (Some(node), Some(child)) = (&node.items, &schema.items) {
-        defaults(node, child, child.rules.as_ref(), &path.child("items"), allowance, found);
+        uncompiled += defaults(node, child, child.rules.as_ref(), &path.child("items"), allowance, found);
     }
+    uncompiled
 }
 
 /// Rules that a default violates: as an unchanged value and, if that is valid, as a new one (VAR-S-032). The more

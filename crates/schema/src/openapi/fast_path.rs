@@ -79,7 +79,7 @@ impl<'s> FastCheck<'s> {
 
     /// Scalars are small, so the full check is applied.
     fn scalar<E: Error>(self, mut value: Value) -> Result<(), E> {
-        json::with_integers(&mut value);
+        json::with_go_numbers(&mut value);
         good(self.effort.take(0) && self.node.is_none_or(|node| node.violations_within(&value, self.effort).is_empty()))
     }
 }

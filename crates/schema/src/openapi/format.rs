@@ -262,7 +262,7 @@ fn is_cidr(text: &str) -> bool {
     (length <= 32 && is_ipv4(address)) || (length <= 128 && address.parse::<Ipv6Addr>().is_ok())
 }
 
-/// An address of 6, 8 or 20 bytes, in groups of two hex digits with `:` or `-`, or of four with `.`.
+/// An address of 6, 8 or 20 bytes, in groups of two hex digits with `:` or `-`, of four with `.`, or in one.
 fn is_mac(text: &str) -> bool {
     let groups = |separator: char, digits: usize| {
         let groups: Vec<&str> = text.split(separator).collect();
@@ -270,7 +270,7 @@ fn is_mac(text: &str) -> bool {
             groups.iter().all(|group| group.len() == digits && group.bytes().all(|byte| byte.is_ascii_hexdigit()));
         fits && [6, 8, 20].contains(&(groups.len() * digits / 2))
     };
-    groups(':', 2) || groups('-', 2) || groups('.', 4)
+    groups(':', 2) || groups('-', 2) || groups('.', 4) || [12, 16, 40].into_iter().any(|digits| groups(':', digits))
 }
 
 fn is_isbn10(text: &str) -> bool {

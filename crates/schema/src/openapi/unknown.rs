@@ -1,5 +1,7 @@
 //! Unknown fields of values (VAR-V-030).
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::Schema;
@@ -65,6 +67,13 @@ impl Schema {
         places
     }
 
+    /// The node of elements. A value may be an array although no node is declared for its elements, which knows no fields
+    /// then (VAR-V-024).
+    fn element(&self) -> &Schema {
+        static UNDECLARED: LazyLock<Schema> = LazyLock::new(Schema::default);
+        self.items.as_deref().unwrap_or(&UNDECLARED)
+    }
+
     /// Whether there are no unknown fields.
     fn knows_all(&self, value: &Value, preserve: bool) -> bool {
         match value {
@@ -76,9 +85,10 @@ impl Schema {
                     None => preserve,
                 }
             }),
-            Value::Array(elements) => self.items.as_ref().is_none_or(|node| {
+            Value::Array(elements) => {
+                let node = self.element();
                 elements.iter().all(|element| node.knows_all(element, preserve || node.preserve_unknown_fields))
-            }),
+            }
             _ => true,
         }
     }
@@ -102,7 +112,7 @@ impl Schema {
                 }
             }
             Value::Array(elements) => {
-                let Some(node) = &self.items else { return };
+                let node = self.element();
                 for (i, element) in elements.iter().enumerate() {
                     lengthen(place, &["[", &i.to_string(), "]"]);
                     node.collect(element, preserve || node.preserve_unknown_fields, place, places);

@@ -2,9 +2,12 @@
 //
 //	answers convert    converts the objects on standard input, one JSON text per line, to the newer version of their kind
 //	answers validate   validates the ExtensionConfigs on standard input, one JSON text per line
+//	answers variables  validates the variables of the classes and Clusters on standard input, one pair as JSON text per line
 //	answers fields     lists the fields of the newer versions that are left out when they are empty
 //
-// A converted line is {"object": …} or {"error": "…"}. A validated line is {"causes": […]} or {"error": "…"}.
+// A converted line is {"object": …} or {"error": "…"}. A validated line is {"causes": […]} or {"error": "…"}. A pair is
+// {"class": …, "cluster": …}, with "old" for an update; its line is {"causes": {"class": […], "cluster": […]}}, with an empty list for the Cluster of a class
+// that is refused.
 package main
 
 import (
@@ -28,13 +31,18 @@ import (
 )
 
 func main() {
+	if err := feature.MutableGates.Set("ClusterTopology=true,RuntimeSDK=true"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	run := map[string]func() error{
-		"convert":  func() error { return eachLine("object", converted) },
-		"validate": validateLines,
-		"fields":   printFields,
+		"convert":   func() error { return eachLine("object", converted) },
+		"validate":  func() error { return eachLine("causes", validated) },
+		"variables": func() error { return eachLine("causes", checkedVariables) },
+		"fields":    printFields,
 	}[strings.Join(os.Args[1:], " ")]
 	if run == nil {
-		run = func() error { return errors.New("give convert, validate or fields") }
+		run = func() error { return errors.New("give convert, validate, variables or fields") }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -111,13 +119,6 @@ func convert[Old, New any](text []byte, version string, to func(context.Context,
 	return object, nil
 }
 
-func validateLines() error {
-	if err := feature.MutableGates.Set("RuntimeSDK=true"); err != nil {
-		return err
-	}
-	return eachLine("causes", validated)
-}
-
 // validated returns the causes of a denial.
 func validated(text []byte) (any, error) {
 	var config runtimev1.ExtensionConfig
@@ -133,6 +134,40 @@ func validated(text []byte) (any, error) {
 		return nil, err
 	}
 	return causes, nil
+}
+
+// checkedVariables returns the causes of denials of a class and of a Cluster that uses it.
+func checkedVariables(text []byte) (any, error) {
+	var pair struct {
+		Class        *clusterv1.ClusterClass
+		Cluster, Old *clusterv1.Cluster
+	}
+	if err := json.Unmarshal(text, &pair); err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	found := map[string][]metav1.StatusCause{"class": {}, "cluster": {}}
+	_, err := (&admission.ClusterClass{}).ValidateCreate(ctx, pair.Class)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		found["class"] = status.Status().Details.Causes
+		return found, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, variable := range pair.Class.Spec.Variables {
+		pair.Class.Status.Variables = append(pair.Class.Status.Variables, clusterv1.ClusterClassStatusVariable{
+			Name: variable.Name,
+			Definitions: []clusterv1.ClusterClassStatusVariableDefinition{
+				{From: clusterv1.VariableDefinitionFromInline, Required: variable.Required, Schema: variable.Schema},
+			},
+		})
+	}
+	for _, err := range (&admission.Cluster{}).DefaultAndValidateVariables(ctx, pair.Cluster, pair.Old, pair.Class) {
+		cause := metav1.StatusCause{Type: metav1.CauseType(err.Type), Field: err.Field, Message: err.ErrorBody()}
+		found["cluster"] = append(found["cluster"], cause)
+	}
+	return found, nil
 }
 
 func printFields() error {

@@ -165,16 +165,31 @@ fn not_nullable(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     }
 }
 
-/// No variable is an array that has rules itself, which Cluster API refuses (DEC-51).
+/// No array has rules that Cluster API refuses: any rule of a variable, a transition rule elsewhere (DEC-51).
 pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, found: &mut Findings) {
     for variable in &change.new.spec.variables {
         let root = &variable.schema.open_api_v3_schema;
+        let path = path(variable).child("schema.openAPIV3Schema");
         if root.r#type == "array" && !root.validations.is_empty() {
-            let path = path(variable).child("schema.openAPIV3Schema.x-kubernetes-validations");
             found.warn(format!(
-                "{path}: Cluster API refuses rules at the root of an array; make the variable an object with the array in it"
+                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable an \
+                 object with the array in it"
             ));
+        } else {
+            no_transition_rules_of_arrays(root, &path, found);
         }
+    }
+}
+
+fn no_transition_rules_of_arrays(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
+    if node.items.is_some() && node.validations.iter().any(|rule| rule.rule.contains("oldSelf")) {
+        found.warn(format!(
+            "{path}.x-kubernetes-validations: Cluster API refuses oldSelf in rules of an array; write the rule for the \
+             object around it"
+        ));
+    }
+    for (step, child) in node.children() {
+        no_transition_rules_of_arrays(child, &step.below(path), found);
     }
 }
 

@@ -91,7 +91,7 @@ fn each_use(
             let Some(schema) = deprecating(&value.name, variables) else { continue };
             // Unreadable values are reported elsewhere (VAR-V-010).
             let Some(Ok(mut read)) = value.value.as_ref().map(|raw| json::value(raw.get())) else { continue };
-            json::with_integers(&mut read);
+            json::with_go_numbers(&mut read);
             let place = VariableUse { list: &list, value };
             let name = format!("{}[{}]", list.path, value.name);
             schema.deprecated_parts(&name, &read, effort, &mut |part| report(&place, part));

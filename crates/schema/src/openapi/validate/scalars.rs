@@ -65,6 +65,9 @@ impl Schema {
                 said("must be", bound, "less than", "at most")
             });
         }
+        if self.kind == Some(ValueType::Integer) && !self.int_or_string {
+            self.check_integer_range(number, place, report);
+        }
         let is_format_of_kind = |format: &StringFormat| match self.kind {
             Some(ValueType::Integer) => format.is_for_integers(),
             Some(ValueType::Number) => format.is_for_numbers(),
@@ -78,7 +81,33 @@ impl Schema {
             });
         }
     }
+
+    /// Whether the number and the bounds of the node are integers of 64 bits, or of the format (VAR-V-023, VAR-V-024).
+    /// By convention, these errors are reported at the whole value.
+    fn check_integer_range(&self, number: &Number, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
+        let format = self.format.filter(|format| format.is_for_integers());
+        // A number outside of the range of a format is reported as that.
+        let value = number.as_f64().unwrap_or(f64::NAN);
+        let fits = number.is_i64()
+            || (number.is_f64() && value.fract() == 0.0 && value.abs() < END_OF_INTEGERS)
+            || format.is_some_and(|format| !format.holds(value));
+        report.require(fits, "VAR-V-023", ErrorKind::Invalid, &ValuePath::Root, || {
+            format!("{} must be an integer of 64 bits", place.named())
+        });
+        for (keyword, bound) in [("minimum", self.minimum), ("maximum", self.maximum)] {
+            let Some(bound) = bound else { continue };
+            let value = as_float(bound);
+            let fits = value.abs() < END_OF_INTEGERS && format.is_none_or(|format| format.holds(value));
+            report.require(fits, "VAR-V-024", ErrorKind::Invalid, &ValuePath::Root, || {
+                let name = format.map_or("an integer of 64 bits", StringFormat::name);
+                format!("{} cannot be valid: the {keyword} {} of its schema is not {name}", place.named(), bound.value)
+            });
+        }
+    }
 }
+
+/// 2^63: floats from here on are not integers of 64 bits.
+const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 #[allow(clippy::cast_precision_loss, reason = "bounds are compared as 64-bit floats (VAR-V-022)")]
 pub(super) fn as_float(bound: Bound) -> f64 {

@@ -89,7 +89,7 @@ fn type_checks(value: &Value, fits: bool) -> usize {
 /// The largest integer up to which every integer is a 64-bit float.
 const EXACT: f64 = 9_007_199_254_740_991.0;
 
-/// Whether a value is an integer: a JSON integer of 64 bits, or an exact float without a fraction (VAR-V-023).
+/// Whether a value is an integer: a JSON integer of 64 bits, or an exact float almost without a fraction (VAR-V-023).
 fn is_integer(value: &Value) -> bool {
     let Value::Number(number) = value else { return false };
     if number.is_i64() {
@@ -100,8 +100,9 @@ fn is_integer(value: &Value) -> bool {
     }
     let value = number.as_f64().unwrap_or(f64::NAN);
     let nearest = value.round();
-    let deviation = if nearest == 0.0 { value.abs() } else { ((value - nearest) / nearest).abs() };
-    deviation < 1e-9 && value.abs() <= EXACT
+    // No deviation from zero is tolerated.
+    let is_near = value.fract() == 0.0 || ((value - nearest) / nearest).abs() < 1e-9;
+    is_near && value.abs() <= EXACT
 }
 
 /// Advice for a value that YAML reads with an unintended type.
