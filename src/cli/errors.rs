@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use engine::admission::{AdmissionOutcome, Verdict};
-use schema::field::{FieldError, RuleId};
+use model::hub::GROUP;
+use model::wire::WireVersion;
+use schema::field::{ErrorKind, FieldError, Path, RuleId, enumerated};
 
 /// An error in the output of `-o json`.
 #[derive(Debug, PartialEq, Serialize)]
@@ -25,6 +27,35 @@ impl ErrorRow {
             detail: error.detail.clone(),
             rendered: error.to_string(),
         }
+    }
+
+    /// The error of an object of `version` whose fields have the names of another version (DEC-32).
+    pub(super) fn other_version(version: WireVersion, misplaced: &[String]) -> Self {
+        let other = if version == WireVersion::V1Beta2 { WireVersion::V1Beta1 } else { WireVersion::V1Beta2 };
+        let detail = format!(
+            "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or rename \
+             the fields: {}",
+            enumerated(misplaced)
+        );
+        let error = FieldError {
+            rule: "DEC-32",
+            kind: ErrorKind::Invalid,
+            path: Path::ROOT.child("apiVersion"),
+            value: format!("{GROUP}/{version}").into(),
+            detail,
+        };
+        ErrorRow::from_error(&error)
+    }
+
+    /// Whether the error goes away when fields get the names of the object's version: it is about one of these fields, or
+    /// about a field that is missing beside one.
+    pub(super) fn follows_from(&self, misplaced: &[String]) -> bool {
+        let parent = |path: &str| path.rsplit_once('.').map_or("", |(parent, _)| parent).to_owned();
+        misplaced.iter().any(|field| {
+            let is_below =
+                self.field.strip_prefix(&**field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            is_below || (self.r#type == ErrorKind::Required.reason() && parent(&self.field) == parent(field))
+        })
     }
 }
 

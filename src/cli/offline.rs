@@ -30,7 +30,7 @@ use golang::json;
 use golang::yaml::RepeatedKey;
 use model::crd;
 use model::hub::contract::definition_name;
-use model::hub::{Cluster, ClusterClass, Kind, Object, ObjectKey, ResourceDefinition};
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ResourceDefinition};
 use model::variables;
 use model::wire::conversion::{KindVersions, convert};
 use model::wire::{Decode, WireVersion, as_hub_json};
@@ -172,9 +172,12 @@ impl CommandInput {
         }
         let written = Arc::new(self.facts(&subjects));
         subjects.iter_mut().for_each(|subject| subject.default(&written, settings));
+        let stays: BTreeSet<_> = self.world.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
         old.retain(|key, _| !positions.contains_key(key));
         for loaded in &self.old.objects {
+            // A stored object that is also in the world is not deleted.
             if let Some(kind) = loaded.manifest.admitted_kind()
+                && !stays.contains(&loaded.manifest.identity())
                 && let Some(object) = old.remove(&(kind, &loaded.manifest.key))
             {
                 subjects.push(ReviewSubject::deletion(loaded, kind, object));
@@ -489,20 +492,27 @@ impl<'a> ReviewSubject<'a> {
         };
         self.suggest_class(&mut verdict, facts);
         let class = self.new.as_ref().and_then(StoredManifest::class_key);
-        let mut found = Findings::default();
+        let (mut found, mut misplaced) = (Findings::default(), Vec::new());
         let again = |place: &String| {
             format!("the same object is defined again at {place}; other objects are validated against that one")
         };
         let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
         warnings.extend(class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts)));
+        if self.new.as_ref().is_some_and(|new| new.version == WireVersion::V1Alpha4) {
+            warnings.push(format!(
+                "no API server serves {GROUP}/v1alpha4 any more; it is read as v1beta1: change apiVersion to {GROUP}/v1beta1 \
+                 or {GROUP}/v1beta2"
+            ));
+        }
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
-            for (field, said) in dropped(self.kind, new.version, &value, &mut found) {
+            for DroppedField { field, reaction, is_misplaced } in dropped(self.kind, new.version, &value, &mut found) {
                 match strict {
                     true => drop(found.run("DEC-32", |found| {
-                        found.forbidden(Path::ROOT.child(&field), format!("unknown field, {said}"));
+                        found.forbidden(Path::ROOT.child(&field), format!("unknown field, {reaction}"));
                     })),
-                    false => warnings.push(format!("unknown field {field}, {said}")),
+                    false => warnings.push(format!("unknown field {field}, {reaction}")),
                 }
+                misplaced.extend(is_misplaced.then_some(field));
             }
             warnings.extend(unresolved(&value));
             warnings.extend(misread(&value));
@@ -516,7 +526,7 @@ impl<'a> ReviewSubject<'a> {
                 false => warnings.push(said),
             }
         }
-        ObjectReview { schema: found.into_parts().0, warnings, verdict }
+        ObjectReview { schema: found.into_parts().0, warnings, verdict, misplaced }
     }
 
     /// Adds the class that the user most likely meant to the warning about an absent one (CL-V-052).
@@ -544,6 +554,8 @@ pub(super) struct ObjectReview {
     /// What is said besides the verdict.
     pub warnings: Vec<String>,
     pub verdict: Verdict,
+    /// Unknown fields that have another name in the version of the object.
+    pub misplaced: Vec<String>,
 }
 
 impl ObjectReview {
@@ -554,15 +566,25 @@ impl ObjectReview {
     }
 }
 
+/// An unknown field.
+struct DroppedField {
+    field: String,
+    /// The reaction of the API server.
+    reaction: String,
+    /// Whether the version of the object has another field in its place.
+    is_misplaced: bool,
+}
+
 /// Checks the API schema; returns unknown fields, each with the reaction of the API server (DEC-32).
-fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
+fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<DroppedField> {
     let wire = version.schema_version();
     let explain = |field: String| {
-        let mut said = "which the API server drops".to_owned();
-        if let Some(instead) = crd::instead(wire, &field) {
-            said.push_str(&format!("; {version} has {instead} in its place"));
+        let mut reaction = "which the API server drops".to_owned();
+        let instead = crd::instead(wire, &field);
+        if let Some(instead) = instead {
+            reaction.push_str(&format!("; {version} has {instead} in its place"));
         }
-        (field, said)
+        DroppedField { field, reaction, is_misplaced: instead.is_some() }
     };
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }

@@ -28,7 +28,7 @@ use schema::field::{FieldError, RuleId, Warning};
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
-    let case = CommandInput::read(&options.paths, &options.old, &options.input)?;
+    let case = CommandInput::read(&options.paths, &options.old, &options.input)?.kept_as_stored();
     let extensions = CommandExtensions::open(&options.extensions, || case.objects(), None)?;
     let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let settings = options.rules.settings();
@@ -167,6 +167,10 @@ impl<'a> ResultRow<'a> {
         // Without a class name there is one thing to say, and defaulting has said it (CL-D-003).
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
+        }
+        if let Some(version) = manifest.version().filter(|_| !errors.is_empty() && !review.misplaced.is_empty()) {
+            errors.retain(|error| !error.follows_from(&review.misplaced));
+            errors.insert(0, ErrorRow::other_version(version, &review.misplaced));
         }
         let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);

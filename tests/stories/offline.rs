@@ -242,6 +242,66 @@ fn objects_only_in_the_old_files_are_deletions() {
 }
 
 #[test]
+fn references_of_a_stored_cluster_stay_unless_a_file_had_them() {
+    // CL-V-002, CL-V-004
+    let stored = |annotations: &str| {
+        let references = "  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: one}\n  \
+             controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: one}\n";
+        let named = CLUSTER.replace("name: one", &format!("name: one, uid: u{annotations}"));
+        format!("{named}{references}")
+    };
+    let applied =
+        r#", annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"infrastructureRef":{}}}'}"#;
+    let by_file = ", managedFields: [{manager: flux, operation: Apply, fieldsV1: {f:spec: {f:controlPlaneRef: {}}}}]";
+    let by_controller =
+        ", managedFields: [{manager: manager, operation: Update, fieldsV1: {f:spec: {f:controlPlaneRef: {}}}}]";
+    for (annotations, errors) in [
+        ("", &[][..]),
+        (by_controller, &[]),
+        (applied, &["CL-V-002 FieldValueForbidden spec.infrastructureRef"]),
+        (by_file, &["CL-V-004 FieldValueForbidden spec.controlPlaneRef"]),
+    ] {
+        let folder =
+            Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", &stored(annotations)), ("new.yaml", CLUSTER)]);
+        let rows = folder.rows(&["new.yaml", "--world", "class.yaml", "--old", "old.yaml"]);
+        assert_eq!(rows, [row("Cluster/one", "UPDATE", errors)], "{annotations}");
+    }
+}
+
+#[test]
+fn an_old_object_that_is_also_in_the_world_is_not_deleted() {
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
+    let rows = folder.rows(&["--world", "class.yaml", "--old", "class.yaml", "--old", "cluster.yaml", "cluster.yaml"]);
+    assert_eq!(rows, [row("Cluster/one", "UPDATE", &[])]);
+}
+
+#[test]
+fn names_of_the_other_version_are_one_error() {
+    // DEC-32
+    let class = class(SIZE);
+    let old_names = class.replace("templateRef:", "ref:");
+    assert!(class.contains("v1beta2") && class != old_names, "{class}");
+    let folder = Folder::new(&[("class.yaml", &old_names)]);
+    let (code, out, _) = folder.run(&["validate", "class.yaml"], &[]);
+    assert_eq!(code, 1, "{out}");
+    let errors: Vec<_> = out.lines().filter(|line| line.starts_with("  error ")).collect();
+    assert_eq!(errors.len(), 1, "{out}");
+    let fields = "spec.controlPlane.ref, spec.infrastructure.ref";
+    assert!(errors[0].contains("these fields belong to v1beta1, and the file says v1beta2"), "{out}");
+    assert!(errors[0].ends_with(fields), "{out}");
+}
+
+#[test]
+fn a_version_that_no_server_has_is_a_warning() {
+    let cluster = CLUSTER
+        .replace("cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1alpha4")
+        .replace("classRef: {name: base}", "class: base");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", &cluster)]);
+    let (_, out, _) = folder.run(&["validate", "class.yaml", "cluster.yaml"], &[]);
+    assert!(out.contains("warning: no API server serves cluster.x-k8s.io/v1alpha4 any more"), "{out}");
+}
+
+#[test]
 fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
     // DEC-1
     let cluster = format!("{CLUSTER}    variables: [{{name: size, value: l}}]\n");

@@ -3,19 +3,24 @@
 
 use serde_json::{Value, json};
 
+use crate::topology::plan::MANAGER;
 use model::hub::{annotation, group_of, version_of};
 use model::wire::WireVersion;
 use model::wire::manifest::Manifest;
 
 const VARIABLES: &str = "/spec/topology/variables";
 
-/// Copies missing references from the old state of a Cluster, in the form of the new version.
+/// Copies missing references that a controller set from the old state of a Cluster, in the form of the new version.
 pub fn keep_references(new: &mut Manifest, old: &Manifest) {
     let is_v1beta2 = new.version() == Some(WireVersion::V1Beta2);
     for name in ["infrastructureRef", "controlPlaneRef"] {
         let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
             continue;
         };
+        let is_in_file = |applied: &Value| applied["spec"].get(name).is_some();
+        if was_in_file(&old.value, is_in_file, |spec| spec.get(format!("f:{name}")).is_some()) == Some(true) {
+            continue;
+        }
         let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
         let (group, version) = match text("apiVersion") {
             "" => (text("apiGroup"), "v1beta2"),
@@ -46,20 +51,30 @@ pub fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted: &Valu
 /// Whether the value of a variable was in an applied file, as far as this is known.
 fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> bool {
     let Some(mentioned) = find(old, name) else { return false };
-    let annotations = old.pointer("/metadata/annotations");
-    let applied = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
-    if let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-        return find(&applied, name).is_some();
-    }
-    if let Some(entries) = old.pointer("/metadata/managedFields").and_then(Value::as_array) {
-        let key = format!("k:{}", json!({"name": name}));
-        let lists = |entry: &Value| entry["fieldsV1"]["f:spec"]["f:topology"]["f:variables"].get(&key).is_some();
-        return entries.iter().any(|entry| entry["operation"] == "Apply" && lists(entry));
+    let key = format!("k:{}", json!({"name": name}));
+    let is_in_file = |applied: &Value| find(applied, name).is_some();
+    let is_owned = |spec: &Value| spec["f:topology"]["f:variables"].get(&key).is_some();
+    if let Some(applied) = was_in_file(old, is_in_file, is_owned) {
+        return applied;
     }
     // Exported objects without field owners; handwritten files have no such field.
     let is_exported = old.pointer("/metadata/resourceVersion").is_some() || old.pointer("/metadata/uid").is_some();
     let is_default = find(defaulted, name).is_some_and(|default| default["value"] == stored["value"]);
     !(is_exported && is_default && mentioned["value"] == stored["value"])
+}
+
+/// Whether a field was in an applied file, by the annotation of `kubectl apply` or the owners of fields of the spec;
+/// unknown without both.
+fn was_in_file(old: &Value, is_in_file: impl Fn(&Value) -> bool, is_owned: impl Fn(&Value) -> bool) -> Option<bool> {
+    let annotations = old.pointer("/metadata/annotations");
+    let applied = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
+    if let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+        return Some(is_in_file(&applied));
+    }
+    let entries = old.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    // The manager that applies the references of a topology is a controller.
+    let mut files = entries.iter().filter(|entry| entry["operation"] == "Apply" && entry["manager"] != MANAGER);
+    Some(files.any(|entry| is_owned(&entry["fieldsV1"]["f:spec"])))
 }
 
 fn variables(cluster: &Value) -> &[Value] {
