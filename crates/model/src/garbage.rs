@@ -84,7 +84,7 @@ impl Collectable for Object {
     }
 
     fn owners(&self) -> impl Iterator<Item = OwnerReference<'_>> {
-        entries(self, "metadata.ownerReferences").map(OwnerReference::read)
+        self.owner_references().iter().map(OwnerReference::read)
     }
 
     fn is_being_deleted(&self) -> bool {
@@ -92,16 +92,12 @@ impl Collectable for Object {
     }
 
     fn is_held(&self) -> bool {
-        entries(self, "metadata.finalizers").next().is_some()
+        !self.finalizers().is_empty()
     }
 
     fn has_finalizer(&self, name: &str) -> bool {
-        entries(self, "metadata.finalizers").any(|finalizer| finalizer == name)
+        Object::has_finalizer(self, name)
     }
-}
-
-fn entries<'a>(object: &'a Object, path: &str) -> impl Iterator<Item = &'a Value> {
-    object.at(path).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The result of looking up the owner that a reference names.

@@ -25,6 +25,7 @@ mod name_template;
 pub mod names;
 pub mod naming;
 mod object;
+pub mod paths;
 mod plural;
 
 pub use blocks::*;

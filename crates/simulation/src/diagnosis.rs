@@ -11,7 +11,7 @@ use machines::lifecycle::dependents::is_paused;
 use machines::lifecycle::hooks::{self, HoldingHook};
 use machines::lifecycle::{GroupKind, MachineCache, ObjectId, owner_name};
 use model::hub::deletion_hold::is_pause;
-use model::hub::{Object, ObjectKey, annotation};
+use model::hub::{Object, ObjectKey, annotation, paths};
 
 impl Simulation {
     /// The reason why a Cluster is not in its desired state, if it is not.
@@ -74,7 +74,7 @@ impl Simulation {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
         let said = |machine: &Arc<Object>| {
-            let deprecated = machine.at("status.deprecated.v1beta1.failureMessage").and_then(Value::as_str);
+            let deprecated = machine.at(paths::status::DEPRECATED_FAILURE_MESSAGE).and_then(Value::as_str);
             let ready = || conditions::get(machine, "Ready").map(|condition| reported(&condition.message));
             let said = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
             let message = said.unwrap_or_else(|| conditions::phase(machine).to_owned());
@@ -108,7 +108,7 @@ pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
     };
     let all = objects.kinds().filter(asks).flat_map(|kind| objects.all(kind));
     let all = all.filter(|object| object.kind() != "MachineSet" || owner_name(object, "MachineDeployment").is_none());
-    let wanted = all.filter_map(|object| object.at("spec.replicas")?.as_i64()).fold(0, i64::saturating_add);
+    let wanted = all.filter_map(|object| object.replicas()).fold(0, i64::saturating_add);
     (wanted > MOST_MACHINES).then_some(wanted)
 }
 

@@ -42,7 +42,7 @@ use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::simulator::{MachineSimulator as Machines, StoreError, StoredChange};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::contract::{definition_name, names_contracts};
-use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
+use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of, paths};
 use model::wire::{Decode, WireVersion};
 use model::world::{Found, ObjectSet, Record};
 use schema::budget::Stop;
@@ -177,7 +177,9 @@ impl Simulation {
             None => drop(self.machines.create(None, cluster.clone())?),
             Some(known) => {
                 let mut after = (*known).clone();
-                for part in ["spec.topology", "metadata.labels", "metadata.annotations", "spec.paused"] {
+                for part in
+                    [paths::cluster::TOPOLOGY, paths::metadata::LABELS, paths::metadata::ANNOTATIONS, paths::PAUSED]
+                {
                     let value = cluster.at(part).cloned().unwrap_or(Value::Null);
                     // Fields written by the topology are kept.
                     merge(&mut after, part, value);
@@ -218,7 +220,12 @@ impl Simulation {
             None => drop(self.machines.create(None, object.clone())?),
             Some(known) => {
                 let mut after = object.clone();
-                for kept in ["metadata.uid", "metadata.resourceVersion", "metadata.creationTimestamp", "status"] {
+                for kept in [
+                    paths::metadata::UID,
+                    paths::metadata::RESOURCE_VERSION,
+                    paths::metadata::CREATION_TIMESTAMP,
+                    "status",
+                ] {
                     if let Some(value) = known.at(kept).cloned() {
                         machines::lifecycle::set_field(&mut after, kept, value);
                     }
@@ -485,8 +492,8 @@ impl Simulation {
             None => drop(self.machines.create(None, Object::clone(&written))?),
             Some(known) => {
                 let mut after = Object::clone(&written);
-                if let Some(version) = known.at("metadata.resourceVersion").cloned() {
-                    machines::lifecycle::set_field(&mut after, "metadata.resourceVersion", version);
+                if let Some(version) = known.at(paths::metadata::RESOURCE_VERSION).cloned() {
+                    machines::lifecycle::set_field(&mut after, paths::metadata::RESOURCE_VERSION, version);
                 }
                 self.machines.update(None, &known, after)?;
             }
@@ -499,7 +506,12 @@ impl Simulation {
         let id = cluster_id(cluster);
         let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
-        for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
+        for part in [
+            paths::metadata::LABELS,
+            paths::metadata::ANNOTATIONS,
+            paths::INFRASTRUCTURE_REF,
+            paths::cluster::CONTROL_PLANE_REF,
+        ] {
             machines::lifecycle::set_field(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
         }
         Ok(self.machines.update(None, &known, after)?)
@@ -578,10 +590,10 @@ fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool
 fn is_of_a_machine(object: &Object) -> bool {
     const KINDS: [&str; 2] = ["Machine", "MachineSet"];
     let is_one = |group: &str, kind: &str| group == GROUP && KINDS.contains(&kind);
-    let owners = object.list("metadata.ownerReferences").ok().flatten().into_iter().flatten();
+    let mut owners = object.owner_references().iter();
     let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     is_one(object.group(), object.kind())
-        || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
+        || owners.any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
 }
 
 /// Whether an object has changed only in fields that topologies do not read: in conditions, or, for a health check, in

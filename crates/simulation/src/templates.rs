@@ -10,7 +10,7 @@ use machines::lifecycle::dependents::is_paused;
 use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::simulator::MachineSimulator;
 use machines::lifecycle::{GroupKind, ObjectId, set_field};
-use model::hub::{Object, ObjectKey, annotation, label};
+use model::hub::{Object, ObjectKey, annotation, label, paths};
 
 /// Adds the finalizer that the controller adds to a new object of a topology (DEL-05, MA-29.1).
 pub(super) fn protect(object: &mut Object) {
@@ -19,11 +19,11 @@ pub(super) fn protect(object: &mut Object) {
     };
     let mut finalizers = finalizers(object);
     finalizers.push(json!(maker.finalizer()));
-    set_field(object, "metadata.finalizers", finalizers.into());
+    set_field(object, paths::metadata::FINALIZERS, finalizers.into());
 }
 
 fn finalizers(object: &Object) -> Vec<Value> {
-    object.at("metadata.finalizers").and_then(Value::as_array).cloned().unwrap_or_default()
+    object.finalizers().to_vec()
 }
 
 /// Deletes the templates of an object that is being deleted, and then its finalizer (DEL-06, DEL-07).
@@ -44,7 +44,7 @@ pub(super) fn clean_up(machines: &mut MachineSimulator, leaving: &Object) {
         machines.delete(&ObjectId::core("MachineHealthCheck", &key.namespace, &key.name));
     }
     let mut after = leaving.clone();
-    set_field(&mut after, "metadata.finalizers", finalizers.into());
+    set_field(&mut after, paths::metadata::FINALIZERS, finalizers.into());
     // It was just read.
     let _ = machines.update(None, leaving, after);
 }

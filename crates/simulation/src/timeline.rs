@@ -9,7 +9,7 @@ use machines::lifecycle::conditions::{self, ConditionStatus};
 use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::simulator::StoredChange;
 use machines::lifecycle::{PoolInstance, instances};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl ClusterTimeline {
             self.machines_ever += 1;
             self.current_machines += 1;
             self.peak_machines = self.peak_machines.max(self.current_machines);
-            let version = object.at("spec.version").and_then(|it| it.as_str()).unwrap_or_default().to_owned();
+            let version = object.version().to_owned();
             let span = MachineSpan {
                 version: version.clone(),
                 owner: owner_of(object),
@@ -342,7 +342,7 @@ const FIELDS: usize = 3;
 /// The reason of a step; for a change in place, the version or the changed fields. Other values may be secret (DEC-34).
 fn reason_of(step: &PlanStep) -> String {
     let text = |value: &Option<serde_json::Value>| value.as_ref().and_then(|it| it.as_str().map(str::to_owned));
-    let version = step.changes.iter().find(|change| change.path.ends_with("spec.version") && !change.is_sensitive);
+    let version = step.changes.iter().find(|change| change.path.ends_with(paths::VERSION) && !change.is_sensitive);
     if let Some((from, to)) = version.and_then(|change| Some((text(&change.from)?, text(&change.to)?))) {
         return format!("version {from} → {to}");
     }
@@ -362,7 +362,7 @@ pub(super) fn owner_of(machine: &Object) -> String {
     use model::hub::label::{DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_NAME, POOL_NAME};
     let named =
         [DEPLOYMENT_NAME, POOL_NAME, MACHINE_DEPLOYMENT_NAME].into_iter().find_map(|label| machine.label(label));
-    let mut owners = machine.at("metadata.ownerReferences").and_then(|it| it.as_array()).into_iter().flatten();
+    let mut owners = machine.owner_references().iter();
     let controller = owners.find_map(|owner| owner.get("name")?.as_str());
     named.or(controller).unwrap_or_default().to_owned()
 }

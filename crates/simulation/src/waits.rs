@@ -41,7 +41,7 @@ fn of_checks(set: &Object) -> Vec<HeldPart> {
 
 /// The Machine or pool of an object.
 fn machines_of(part: &Object) -> Option<(String, String)> {
-    let owners = part.at("metadata.ownerReferences")?.as_array()?;
+    let owners = part.owner_references();
     let text = |owner: &serde_json::Value, field: &str| Some(owner.get(field)?.as_str()?.to_owned());
     let both = owners.iter().find_map(|owner| Some((text(owner, "kind")?, text(owner, "name")?)))?;
     ["Machine", "MachinePool"].contains(&&*both.0).then_some(both)

@@ -29,6 +29,7 @@ use crate::storage::shape::{self, storage_group, viewed};
 use crate::storage::status::ApiError;
 use crate::storage::store::{StoreKey, StoreState};
 use crate::storage::stored::{DeletionState, StoredEntry};
+use model::hub::paths;
 use schema::field::{ErrorKind, ErrorValue};
 use schema::ssa::{self, ElementPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
@@ -184,7 +185,7 @@ impl WriteOperation<'_> {
             failure.details.insert(
                 "causes".to_owned(),
                 json!([{"reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"),
-                    "field": "metadata.namespace"}]),
+                    "field": paths::metadata::NAMESPACE}]),
             );
             return Err(failure);
         }
@@ -555,7 +556,7 @@ fn with_status(old: &Value, mut sent: Value) -> Value {
 fn unversioned(resource: &ServedResource, name: &str) -> ApiError {
     let fault = ObjectFault {
         kind: ErrorKind::Invalid,
-        field: "metadata.resourceVersion".to_owned(),
+        field: paths::metadata::RESOURCE_VERSION.to_owned(),
         value: ErrorValue::from(0),
         detail: "must be specified for an update".to_owned(),
     };

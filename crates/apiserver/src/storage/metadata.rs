@@ -6,6 +6,7 @@ use super::kind_schema::ObjectFault;
 use super::registry::ServedResource;
 use super::status::ApiError;
 use model::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
+use model::hub::paths;
 use schema::field::{ErrorKind, ErrorValue};
 
 /// Maximum bytes of all annotations of an object.
@@ -143,27 +144,30 @@ pub(crate) fn faults(resource: &ServedResource, object: &Value) -> Vec<ObjectFau
     let mut faults = Vec::new();
     let name = text("name");
     if name.is_empty() {
-        faults.push(required("metadata.name", "name or generateName is required"));
+        faults.push(required(paths::metadata::NAME, "name or generateName is required"));
     }
     if !name.is_empty() {
-        faults.extend(name_faults(resource, name).into_iter().map(|fault| invalid("metadata.name", name, fault)));
+        faults.extend(name_faults(resource, name).into_iter().map(|fault| invalid(paths::metadata::NAME, name, fault)));
     }
     let entries = |name: &str| metadata.get(name).and_then(Value::as_object).unwrap_or(&empty);
     for (key, value) in entries("labels") {
         let value = value.as_str().unwrap_or_default();
-        faults.extend(label_key_faults(key).into_iter().map(|fault| invalid("metadata.labels", key, fault)));
-        faults.extend(label_value_faults(value).into_iter().map(|fault| invalid("metadata.labels", value, fault)));
+        faults.extend(label_key_faults(key).into_iter().map(|fault| invalid(paths::metadata::LABELS, key, fault)));
+        faults
+            .extend(label_value_faults(value).into_iter().map(|fault| invalid(paths::metadata::LABELS, value, fault)));
     }
     let mut size = 0;
     for (key, value) in entries("annotations") {
         size += key.len() + value.as_str().unwrap_or_default().len();
         let lower = key.to_lowercase();
-        faults.extend(label_key_faults(&lower).into_iter().map(|fault| invalid("metadata.annotations", key, fault)));
+        faults.extend(
+            label_key_faults(&lower).into_iter().map(|fault| invalid(paths::metadata::ANNOTATIONS, key, fault)),
+        );
     }
     if size > ANNOTATIONS_LIMIT {
         faults.push(ObjectFault {
             kind: ErrorKind::TooLong,
-            field: "metadata.annotations".to_owned(),
+            field: paths::metadata::ANNOTATIONS.to_owned(),
             value: ErrorValue::NOTHING,
             detail: format!("may not be more than {ANNOTATIONS_LIMIT} bytes"),
         });
@@ -177,7 +181,7 @@ fn finalizer_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     for finalizer in finalizers.into_iter().flatten().filter_map(Value::as_str) {
         let found = label_key_faults(finalizer);
-        faults.extend(found.into_iter().map(|fault| invalid("metadata.finalizers", finalizer, fault)));
+        faults.extend(found.into_iter().map(|fault| invalid(paths::metadata::FINALIZERS, finalizer, fault)));
     }
 }
 
@@ -203,7 +207,7 @@ fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<ObjectFault>) {
         );
         faults.push(ObjectFault {
             kind: ErrorKind::Invalid,
-            field: "metadata.ownerReferences".to_owned(),
+            field: paths::metadata::OWNER_REFERENCES.to_owned(),
             value: ErrorValue::bounded(&json!(owners)),
             detail,
         });
@@ -264,7 +268,7 @@ pub(crate) fn keep(object: &mut Value, old: &Value) -> Vec<ObjectFault> {
         if !new.is_empty() {
             faults.push(ObjectFault {
                 kind: ErrorKind::Forbidden,
-                field: "metadata.finalizers".to_owned(),
+                field: paths::metadata::FINALIZERS.to_owned(),
                 value: ErrorValue::NOTHING,
                 detail: format!(
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",

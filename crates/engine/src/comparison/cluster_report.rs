@@ -376,7 +376,7 @@ impl RollReport {
     fn removed(object: &Object, before: &TopologySimulator, cluster: &ObjectKey) -> Option<Self> {
         let Found::Yes(owner) = before.facts().cluster(cluster) else { return None };
         let kinds = ["MachineDeployment", "MachinePool", &owner.spec.control_plane_ref.kind];
-        let replicas = object.at("spec.replicas").and_then(Value::as_i64);
+        let replicas = object.replicas();
         kinds.contains(&object.kind()).then(|| RollReport {
             kind: object.kind().to_owned(),
             role: "",

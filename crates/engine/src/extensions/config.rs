@@ -11,7 +11,7 @@ use super::{BaseUrl, ExtensionHandler, Registration};
 use crate::topology::conditions::{DesiredCondition, StatusBuilder, StatusLayout, condition, cut, with_type};
 use golang::json::{StringMap, decode};
 use model::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
-use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
+use model::hub::{Hook, LabelSelector, Object, ObjectKey, annotation, paths};
 use schema::field::{ErrorValue, FieldError, Findings, Path, join};
 
 /// The group of ExtensionConfigs (RH-2.1).
@@ -95,18 +95,20 @@ impl ExtensionConfig {
     fn read(object: &Object, found: &mut Findings) -> Result<Option<Self>, ConfigError> {
         let name = object.name();
         for fault in dns_label_faults(name) {
-            found.invalid(Path::new("metadata.name"), name, fault);
+            found.invalid(Path::new(paths::metadata::NAME), name, fault);
         }
         let text = object.at("spec").unwrap_or(&Value::Null).to_string();
         let spec: ExtensionConfigSpec = match &*text {
             "null" => ExtensionConfigSpec::default(),
             text => decode(text).map_err(|error| ConfigError::Undecodable(format!("spec.{error}")))?,
         };
-        let settings = object.texts("spec.settings").map_err(|error| ConfigError::Undecodable(error.to_string()))?;
+        let settings = object
+            .texts(paths::extension_config::SETTINGS)
+            .map_err(|error| ConfigError::Undecodable(error.to_string()))?;
         let address = address(&spec.client_config, found);
         let ca = ca(&spec.client_config.ca_bundle, found);
         let ca_secret = object.annotation(INJECT_CA).map(|text| secret(text, found));
-        let written = object.at("spec.namespaceSelector").unwrap_or(&Value::Null);
+        let written = object.at(paths::extension_config::NAMESPACE_SELECTOR).unwrap_or(&Value::Null);
         let selector = selector(spec.namespace_selector, written, found);
         let (Some((address, service)), Some(ca)) = (address, ca) else { return Ok(None) };
         Ok(Some(ExtensionConfig {
@@ -131,10 +133,10 @@ pub fn check(object: &Object) -> Result<(), ConfigError> {
         Err(ConfigError::Invalid(errors)) => errors,
         Err(error) => return Err(error),
     };
-    if object.at("spec.namespaceSelector").is_none_or(Value::is_null) {
+    if object.at(paths::extension_config::NAMESPACE_SELECTOR).is_none_or(Value::is_null) {
         let mut found = Findings::default();
         let detail = "without it nothing is selected; {} selects all namespaces";
-        found.run("RH-2.5", |found| found.required(Path::new("spec.namespaceSelector"), detail));
+        found.run("RH-2.5", |found| found.required(Path::new(paths::extension_config::NAMESPACE_SELECTOR), detail));
         errors.extend(found.into_parts().0);
     }
     if errors.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(errors)) }
@@ -150,8 +152,9 @@ pub fn is_paused(object: &Object) -> bool {
 pub fn may_handle(object: &Object, hook: Hook) -> bool {
     let is_of_hook = |handler: &Value| handler.pointer("/requestHook/hook") == Some(&json!(hook.name()));
     let is_discovered =
-        || with_type(object.at("status.conditions"), "Discovered").any(|condition| condition["status"] == "True");
-    let mut handlers = object.at("status.handlers").and_then(Value::as_array).into_iter().flatten().peekable();
+        || with_type(object.at(paths::status::CONDITIONS), "Discovered").any(|condition| condition["status"] == "True");
+    let mut handlers =
+        object.at(paths::extension_config::HANDLERS).and_then(Value::as_array).into_iter().flatten().peekable();
     let may_be_one = match handlers.peek() {
         Some(_) => handlers.any(is_of_hook),
         None => !is_discovered(),
@@ -163,7 +166,11 @@ fn secret(text: &str, found: &mut Findings) -> Option<ObjectKey> {
     let is_key =
         |(namespace, name): &(&str, &str)| dns_label_faults(namespace).is_empty() && subdomain_faults(name).is_empty();
     let Some((namespace, name)) = text.split_once('/').filter(is_key) else {
-        found.invalid(Path::new("metadata.annotations").key(INJECT_CA), text, "must be <namespace>/<name> of a Secret");
+        found.invalid(
+            Path::new(paths::metadata::ANNOTATIONS).key(INJECT_CA),
+            text,
+            "must be <namespace>/<name> of a Secret",
+        );
         return None;
     };
     Some(ObjectKey::new(namespace, name))
@@ -187,7 +194,11 @@ fn selector(selector: Option<LabelSelector>, written: &Value, found: &mut Findin
         Some(selector) if selector.is_empty() => Selector::Everything,
         Some(selector) => {
             if let Err(fault) = selector.check() {
-                found.invalid(Path::new("spec.namespaceSelector"), ErrorValue::bounded(written), fault);
+                found.invalid(
+                    Path::new(paths::extension_config::NAMESPACE_SELECTOR),
+                    ErrorValue::bounded(written),
+                    fault,
+                );
             }
             Selector::Labels(selector)
         }

@@ -7,7 +7,7 @@ use super::tally::Impact;
 use super::warnings::{clusters_of, grouped, machines};
 use crate::topology::plan::outlasts_certificates;
 use golang::json::StringMap;
-use model::hub::{ClusterClass, Object, ObjectKey};
+use model::hub::{ClusterClass, Object, ObjectKey, paths};
 use model::world::{Facts, Found};
 use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId};
 
@@ -162,7 +162,7 @@ pub fn endless_template(old: Option<&Object>, new: &Object) -> Option<FieldError
         let mut object = Object::default();
         let kind = template.kind().strip_suffix("Template")?;
         object.set("kind", kind.into()).ok()?;
-        object.set("spec", template.at("spec.template.spec")?.clone()).ok()?;
+        object.set("spec", template.at(paths::TEMPLATE_SPEC)?.clone()).ok()?;
         outlasts_certificates(&object)
     };
     let found = control_plane(new)?;
@@ -237,5 +237,5 @@ impl Edit {
 }
 
 fn annotations_of(object: &Object) -> StringMap {
-    StringMap::from(object.texts("metadata.annotations").unwrap_or_default())
+    StringMap::from(object.texts(paths::metadata::ANNOTATIONS).unwrap_or_default())
 }

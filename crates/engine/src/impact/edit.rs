@@ -65,7 +65,7 @@ impl Edit {
             }
             Edit::Template { new, .. } | Edit::NewTemplate(new) => {
                 new.at("spec").map(ToString::to_string).hash(&mut hasher);
-                let generation = new.at("metadata.generation").and_then(serde_json::Value::as_i64);
+                let generation = new.generation();
                 (new.uid().to_owned(), generation.unwrap_or_default())
             }
         };

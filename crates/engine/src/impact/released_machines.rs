@@ -9,11 +9,9 @@ use crate::topology::plan::{Certainty, MachineCounts, Roll, TopologyPart, Topolo
 use crate::topology::rollout_record::{is_comparable, record};
 use crate::topology::upgrade::deferred;
 use crate::topology::worker::WorkerKind;
-use model::hub::{Cluster, Object, ObjectKey, annotation, label};
+use model::hub::{Cluster, Object, ObjectKey, annotation, label, paths};
 use model::world::{Facts, Found, Record, WorkerSet, WorkerState};
 
-const REPLICAS: &str = "spec.replicas";
-const STRATEGY: &str = "spec.rollout.strategy.type";
 const KIND: &str = "MachineDeployment";
 
 /// Copies the watched state of MachineDeployments to those of a simulated Cluster: the number of machines if the
@@ -25,13 +23,13 @@ pub(super) fn put_states(settled: &mut TopologySimulator, cluster: &ObjectKey) {
     let deployments: Vec<_> = objects.of_cluster(cluster).filter(|object| object.kind() == KIND).cloned().collect();
     for mut deployment in deployments {
         let Some(state) = state(&facts, cluster, &deployment) else { continue };
-        let has_size = deployment.at(REPLICAS).is_some();
+        let has_size = deployment.at(paths::REPLICAS).is_some();
         let left = Some(state.outdated.unwrap_or(state.replicas)).filter(|left| *left > 0 && is_on_delete(&deployment));
         if has_size && left.is_none() {
             continue;
         }
         let changed = Arc::make_mut(&mut deployment);
-        let sized = has_size || changed.set(REPLICAS, state.replicas.into()).is_ok();
+        let sized = has_size || changed.set(paths::REPLICAS, state.replicas.into()).is_ok();
         let status = left.map(|left| json!({"replicas": left, "upToDateReplicas": 0}));
         if sized && status.is_none_or(|status| changed.set("status", status).is_ok()) {
             objects.put(deployment);
@@ -46,7 +44,7 @@ fn state<'f>(facts: &'f Facts, cluster: &ObjectKey, deployment: &Object) -> Opti
 }
 
 fn is_on_delete(deployment: &Object) -> bool {
-    deployment.at(STRATEGY).and_then(|strategy| strategy.as_str()) == Some("OnDelete")
+    deployment.at(paths::worker::ROLLOUT_STRATEGY).and_then(|strategy| strategy.as_str()) == Some("OnDelete")
 }
 
 /// Subtracts machines that are replaced without the edit, because they are outdated already.

@@ -16,7 +16,7 @@ use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
 use super::{Failure, field_path};
 use model::hub::contract::Contract;
-use model::hub::{ContractRef, Object, ObjectKey, ObjectRef, label};
+use model::hub::{ContractRef, Object, ObjectKey, ObjectRef, label, paths};
 use model::world::{Found, Selection, World};
 
 /// The objects of a topology (CS-01).
@@ -192,9 +192,10 @@ impl CurrentReader<'_> {
                 false => self.owned(&reference, template, Mode::Object).map(Some),
             }
         };
-        let bootstrap = referenced(field_path::WORKER_BOOTSTRAP_REF, templates.map(|templates| &templates.bootstrap));
+        let bootstrap =
+            referenced(paths::worker::BOOTSTRAP_CONFIG_REF, templates.map(|templates| &templates.bootstrap));
         let infrastructure =
-            referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
+            referenced(paths::worker::INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
         let (bootstrap, infrastructure) = (bootstrap?, infrastructure?);
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use model::hub::contract::Contract;
-use model::hub::{ContractRef, Object, group_of};
+use model::hub::{ContractRef, Object, group_of, paths};
 
 /// The path of a field in each contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,10 @@ impl FieldPath {
 }
 
 /// The reference to the template of the machines.
-pub(super) const INFRASTRUCTURE_REF: FieldPath =
-    FieldPath::new("spec.machineTemplate.infrastructureRef", "spec.machineTemplate.spec.infrastructureRef");
+pub(super) const INFRASTRUCTURE_REF: FieldPath = FieldPath::new(
+    paths::control_plane::MACHINE_INFRASTRUCTURE_REF_V1BETA1,
+    paths::control_plane::MACHINE_INFRASTRUCTURE_REF,
+);
 /// Labels and annotations of the machines.
 pub(super) const MACHINE_METADATA: &str = "spec.machineTemplate.metadata";
 /// Readiness gates of the machines.
@@ -51,19 +53,6 @@ pub(super) const DELETION_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDeletionTimeout",
     "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds",
 );
-/// The desired number of machines.
-pub(super) const REPLICAS: &str = "spec.replicas";
-/// The Kubernetes version.
-pub(super) const VERSION: &str = "spec.version";
-/// The time after which older machines are replaced.
-pub(super) const ROLLOUT_AFTER: &str = "spec.rollout.after";
-
-/// The reference of workers to the bootstrap template or object.
-pub(super) const WORKER_BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
-/// The reference of workers to the template of their machines or the infrastructure machine pool.
-pub(super) const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
-/// The Kubernetes version of workers.
-pub(super) const WORKER_VERSION: &str = "spec.template.spec.version";
 
 /// The reference without a version at a path; all its members must be set.
 pub(super) fn contract_ref(object: &Object, path: &'static str) -> Result<ContractRef, Failure> {

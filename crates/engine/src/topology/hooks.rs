@@ -17,7 +17,7 @@ use super::worker::API_VERSION;
 use super::{Failure, Options};
 use golang::json::List;
 use golang::version::VersionText;
-use model::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
+use model::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation, paths};
 use model::world::{Found, HookAnswer, HookCall, World};
 
 /// The version of the hooks (RH-1.1).
@@ -371,15 +371,15 @@ pub(super) fn cluster(cluster: &Cluster, tracker: &HookTracker, world: &World) -
     stored.set("apiVersion", json!(API_VERSION))?;
     stored.set("kind", json!(Kind::Cluster.name()))?;
     stored.remove("status");
-    stored.remove("metadata.managedFields");
-    let mut annotations = stored.texts("metadata.annotations")?;
+    stored.remove(paths::metadata::MANAGED_FIELDS);
+    let mut annotations = stored.texts(paths::metadata::ANNOTATIONS)?;
     for name in [annotation::LAST_APPLIED, annotation::CONVERSION_DATA, annotation::PENDING_HOOKS] {
         annotations.remove(name);
     }
     annotations.extend(tracker.annotation().map(|value| (annotation::PENDING_HOOKS.to_owned(), value)));
     match annotations.is_empty() {
-        true => drop(stored.remove("metadata.annotations")),
-        false => stored.set("metadata.annotations", json!(annotations))?,
+        true => drop(stored.remove(paths::metadata::ANNOTATIONS)),
+        false => stored.set(paths::metadata::ANNOTATIONS, json!(annotations))?,
     }
     set_variables(&mut stored, cluster)?;
     Ok(stored.into())
@@ -392,8 +392,8 @@ fn set_variables(stored: &mut Object, cluster: &Cluster) -> Result<(), Failure> 
         true => stored.set(path, list(values)),
         false => Ok(()),
     };
-    set("spec.topology.variables", &topology.variables)?;
-    set("spec.topology.controlPlane.variables.overrides", &topology.control_plane.variables.overrides)?;
+    set(paths::cluster::TOPOLOGY_VARIABLES, &topology.variables)?;
+    set(paths::cluster::TOPOLOGY_CONTROL_PLANE_VARIABLES, &topology.control_plane.variables.overrides)?;
     let deployments = topology.workers.machine_deployments.iter().map(|one| (&*one.name, &one.variables.overrides));
     let pools = topology.workers.machine_pools.iter().map(|one| (&*one.name, &one.variables.overrides));
     let workers: [(&str, BTreeMap<&str, &List<VariableValue>>); 2] =

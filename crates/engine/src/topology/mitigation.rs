@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::plan::MANAGER;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// The manager to which an API server assigns all fields that existed before the first apply.
 const BEFORE: &str = "before-first-apply";
@@ -50,7 +50,7 @@ pub fn repaired_for_object(object: &Object) -> Option<Vec<Value>> {
 }
 
 fn entries(object: &Object) -> &[Value] {
-    object.at("metadata.managedFields").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    object.at(paths::metadata::MANAGED_FIELDS).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn is_of(entry: &Value, manager: &str) -> bool {

@@ -8,7 +8,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::worker::WorkerKind;
-use model::hub::{GROUP, Object, ObjectKey, ObjectRef, group_of, label};
+use model::hub::{GROUP, Object, ObjectKey, ObjectRef, group_of, label, paths};
 
 /// A part of a topology that claims an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ impl Claimant {
     fn other_cluster(&self, found: &Object) -> Option<CurrentOwner> {
         let by_label = found.label(label::CLUSTER_NAME).map(|name| (name, "label cluster.x-k8s.io/cluster-name"));
         let is_core = found.group() == GROUP;
-        let by_field = found.at("spec.clusterName").and_then(Value::as_str).filter(|_| is_core);
-        let by_field = by_field.map(|name| (name, "spec.clusterName"));
+        let by_field = found.at(paths::CLUSTER_NAME).and_then(Value::as_str).filter(|_| is_core);
+        let by_field = by_field.map(|name| (name, paths::CLUSTER_NAME));
         let by_owner =
             owners(found).filter(|owner| owner.is_of("Cluster")).map(|owner| (owner.name, "owner reference"));
         let mut named = by_label.into_iter().chain(by_field).chain(by_owner);
@@ -160,7 +160,7 @@ impl Claimant {
 fn machine_labels(found: &Object) -> Option<&Value> {
     let is_health_check = (found.group(), found.kind()) == (GROUP, "MachineHealthCheck");
     let is_owned = found.label(label::OWNED).is_some();
-    (is_health_check && is_owned).then(|| found.at("spec.selector.matchLabels")).flatten()
+    (is_health_check && is_owned).then(|| found.at(paths::worker::MATCH_LABELS)).flatten()
 }
 
 struct OwnerReference<'a> {
@@ -178,8 +178,7 @@ impl OwnerReference<'_> {
 }
 
 fn owners(found: &Object) -> impl Iterator<Item = OwnerReference<'_>> {
-    let owners = found.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    owners.map(|owner| {
+    found.owner_references().iter().map(|owner| {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
         OwnerReference {
             api_version: text("apiVersion"),

@@ -46,7 +46,7 @@ use super::origin::{Origin, Origins};
 use super::ownership::Claimant;
 use super::shim::Shim;
 use super::worker::WorkerKind;
-use model::hub::{Object, ObjectKey, ObjectRef};
+use model::hub::{Object, ObjectKey, ObjectRef, paths};
 
 /// Ordered steps, and the objects that are held back (RS-12).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -138,7 +138,7 @@ pub struct ChangedField {
 impl ChangedField {
     /// Whether the Kubernetes version of a control plane or of workers changes.
     fn is_version(&self) -> bool {
-        self.path.ends_with("spec.version")
+        self.path.ends_with(paths::VERSION)
     }
 }
 

@@ -11,7 +11,7 @@ pub use super::holds::FightingTemplate;
 use super::holds::{HeldPart, HeldReason};
 use super::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use super::worker::WorkerKind;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// Maximum rotations of a slot within [`WINDOW_SECONDS`] while its inputs do not change.
 const TIMES: usize = 3;
@@ -56,10 +56,10 @@ impl Generations {
 }
 
 fn generation(template: &Object) -> String {
-    if let Some(generation) = template.integer("metadata.generation").ok().flatten() {
+    if let Some(generation) = template.integer(paths::metadata::GENERATION).ok().flatten() {
         return format!("{}@{generation}", template.uid());
     }
-    let version = template.text("metadata.resourceVersion").ok().flatten();
+    let version = template.text(paths::metadata::RESOURCE_VERSION).ok().flatten();
     format!("{}@@{}", template.uid(), version.unwrap_or_default())
 }
 
@@ -160,9 +160,9 @@ fn changes_version(plan: &Plan, template: &TopologyPart) -> bool {
     let of_owner = plan.steps.iter().filter(|step| Some(&step.part) == owner.as_ref());
     let path = match owner {
         Some(TopologyPart::Worker(WorkerKind::MachineDeployment | WorkerKind::MachinePool, _)) => {
-            "spec.template.spec.version"
+            paths::worker::VERSION
         }
-        _ => "spec.version",
+        _ => paths::VERSION,
     };
     of_owner.flat_map(|step| &step.changes).any(|change| change.path == path)
 }

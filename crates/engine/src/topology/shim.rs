@@ -52,6 +52,5 @@ pub(super) fn decide(cluster: &Cluster, current: &Current) -> Shim {
 
 /// Whether an object has an owner of that kind and name; uid, group and version are not compared (LBL-06).
 fn is_owned_by(object: &Object, kind: &str, name: &str) -> bool {
-    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array);
-    owners.into_iter().flatten().any(|owner| owner["kind"] == kind && owner["name"] == name)
+    object.owner_references().iter().any(|owner| owner["kind"] == kind && owner["name"] == name)
 }

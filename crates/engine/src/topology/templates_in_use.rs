@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use model::hub::{ContractRef, GROUP, Object, WrongType, group_of, label};
+use model::hub::{ContractRef, GROUP, Object, WrongType, group_of, label, paths};
 
 /// The kinds that create machines from templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn deployment_of(set: &Object) -> Option<String> {
 }
 
 fn owning_deployment(set: &Object) -> Option<String> {
-    let owners = set.at("metadata.ownerReferences")?.as_array()?;
+    let owners = set.owner_references();
     let is_deployment = |owner: &&Value| {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
         text("kind") == MachineOwner::Deployment.kind() && group_of(text("apiVersion")) == GROUP
@@ -57,7 +57,7 @@ fn owning_deployment(set: &Object) -> Option<String> {
 }
 
 /// Paths of the references to templates, in the order of their deletion (DEL-06).
-const REFERENCES: [&str; 2] = ["spec.template.spec.bootstrap.configRef", "spec.template.spec.infrastructureRef"];
+const REFERENCES: [&str; 2] = [paths::worker::BOOTSTRAP_CONFIG_REF, paths::worker::INFRASTRUCTURE_REF];
 
 /// The templates of `leaving` that neither the deployment nor its remaining `sets` use (DEL-08, DEL-09, MA-29.2).
 /// Templates are compared regardless of the version in which they are read.

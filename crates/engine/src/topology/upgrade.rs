@@ -31,10 +31,10 @@ use super::current::{Current, CurrentWorker};
 use super::holds::Hold;
 use super::hooks::{self, Gate, HookCaller, HookTracker, RemainingPlans, after_step_members, before_step_members};
 use super::worker::WorkerKind;
-use super::{Failure, Options, field_path};
+use super::{Failure, Options};
 use golang::version::{BuildOrder, VersionText};
 use model::hub::control_plane::{is_upgrading, running_versions, version_text_at};
-use model::hub::{Cluster, Hook, Object, Topology, annotation};
+use model::hub::{Cluster, Hook, Object, Topology, annotation, paths};
 use model::world::{Found, PlanCall, World};
 
 /// The planned versions and the parts that are upgrading; no version is decided yet.
@@ -500,10 +500,10 @@ fn planned<'a>(
         return Ok((UpgradePlan::default(), None, versions));
     };
     // A value of another type is an error, not an unknown version.
-    object.text(field_path::VERSION)?;
-    let control_plane = version_text_at(object, field_path::VERSION)?;
-    let target = plan::parse_version("spec.topology.version", target)?;
-    let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, workers::VERSION)?))?;
+    object.text(paths::VERSION)?;
+    let control_plane = version_text_at(object, paths::VERSION)?;
+    let target = plan::parse_version(paths::cluster::TOPOLOGY_VERSION, target)?;
+    let workers = workers::versions(current, |worker, _| Ok(version_text_at(worker, paths::worker::VERSION)?))?;
     let lowest = plan::lowest(workers.values().map(VersionText::version).cloned(), control_plane.version());
     let lowest = lowest.map(VersionText::from);
     let range = UpgradeRange { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
@@ -580,10 +580,10 @@ fn plan_request(range: &UpgradeRange, cluster: &Cluster, world: &World) -> Resul
 
 /// Whether a control plane does not run any version yet (UP-06).
 fn is_provisioning(object: &Object) -> Result<bool, Failure> {
-    let first = object.list("status.versions")?.and_then(|versions| versions.first());
+    let first = object.list(paths::status::VERSIONS)?.and_then(|versions| versions.first());
     let running = match first {
         Some(first) => first.get("version").and_then(Value::as_str),
-        None => object.text("status.version")?,
+        None => object.text(paths::control_plane::STATUS_VERSION)?,
     };
     Ok(running.unwrap_or_default().is_empty())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::fields::{map_mut, set};
-use model::hub::{Object, annotation, label};
+use model::hub::{Object, annotation, label, paths};
 
 /// Metadata that a clone gets in addition to its template.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct CloneExtras {
 
 /// The object that a template describes, with a name, for a Cluster (CT-14.1).
 pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: CloneExtras) -> Object {
-    let mut object = Object::from(template.at("spec.template").and_then(Value::as_object).cloned().unwrap_or_default());
+    let mut object = Object::from(template.at(paths::TEMPLATE).and_then(Value::as_object).cloned().unwrap_or_default());
     let described = |what: &str| -> Map<String, Value> {
         template.at(&format!("spec.template.metadata.{what}")).and_then(Value::as_object).cloned().unwrap_or_default()
     };

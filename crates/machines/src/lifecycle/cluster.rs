@@ -30,7 +30,7 @@ pub use self::phase::CLUSTER_TRANSITIONS;
 use super::begin::begin;
 use super::conditions::{observe_generation, reason};
 use super::context::{StepContext, StepError};
-use super::fields::{has_finalizer, remove_finalizer};
+use super::fields::remove_finalizer;
 use super::step::Reconciliation;
 use model::hub::Object;
 
@@ -76,7 +76,7 @@ pub(super) fn step(
 /// Whether nothing is left to delete, and the status has already reported it; a status written together with the
 /// removal of the last finalizer would be too late.
 fn is_known_to_be_over(object: &Object, stage: &DeletionStage) -> bool {
-    has_finalizer(object, FINALIZER) && stage.is_over() && reason(object, "Deleting") == stage.reason
+    object.has_finalizer(FINALIZER) && stage.is_over() && reason(object, "Deleting") == stage.reason
 }
 
 /// Removes the finalizer of the Cluster (MA-27.15).

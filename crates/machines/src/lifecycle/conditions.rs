@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::fields::{items, list_mut, set, stamp, text};
+use super::fields::{list_mut, set, stamp};
 use golang::calendar::Moment;
-use model::hub::{Object, condition};
+use model::hub::{Object, condition, paths};
 
 /// Order of the first conditions of an object (MA-13.2).
 const FIRST: [&str; 35] = [
@@ -139,7 +139,7 @@ fn type_of(entry: &Value) -> Option<&str> {
 
 /// The entry of a condition in the v1beta2 form.
 fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
-    items(object, "status.conditions").iter().find(|entry| type_of(entry) == Some(name))
+    object.conditions().iter().find(|entry| type_of(entry) == Some(name))
 }
 
 /// A string member of an entry; empty if absent.
@@ -195,10 +195,10 @@ pub fn since(object: &Object, name: &str) -> Option<Moment> {
 /// MA-13.2). Texts that an API server would reject are adapted (DEC-64).
 pub fn put(object: &mut Object, name: &str, wanted: &ConditionState, now: Moment) {
     let wanted = &*wanted.storable();
-    if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at("metadata.generation"))) {
+    if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at(paths::metadata::GENERATION))) {
         return;
     }
-    let generation = object.at("metadata.generation").cloned();
+    let generation = object.at(paths::metadata::GENERATION).cloned();
     let same =
         entry(object, name).filter(|known| ConditionStatus::from_value(known.get("status")) == Some(wanted.status));
     let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
@@ -255,8 +255,8 @@ pub struct Fallback<'a> {
 /// A condition of another object, mirrored in this one (CT-15.8 to CT-15.11).
 pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> ConditionState {
     let Fallback { flag, path, reasons: (good, bad) } = fallback;
-    let newer = source.at("status.v1beta2.conditions");
-    let list = match newer.or_else(|| source.at("status.conditions")) {
+    let newer = source.at(paths::status::V1BETA2_CONDITIONS);
+    let list = match newer.or_else(|| source.at(paths::status::CONDITIONS)) {
         None => &[],
         Some(Value::Array(list)) => list.as_slice(),
         Some(_) => return invalid(source),
@@ -493,8 +493,8 @@ impl<'a> Reporters<'a> {
 
 /// Records the observed generation of a successful step (MA-1.9).
 pub(crate) fn observe_generation(object: &mut Object) {
-    if let Some(generation) = object.at("metadata.generation").cloned() {
-        set(object, "status.observedGeneration", generation);
+    if let Some(generation) = object.at(paths::metadata::GENERATION).cloned() {
+        set(object, paths::status::OBSERVED_GENERATION, generation);
     }
 }
 
@@ -511,7 +511,7 @@ pub(crate) fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) 
 
 /// The value of `status.phase`, for display.
 pub fn phase(object: &Object) -> &str {
-    text(object, "status.phase")
+    object.phase()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::context::{StepContext, StepError};
 use super::fields::set;
 use model::hub::contract::Contract;
-use model::hub::{Object, condition};
+use model::hub::{Object, condition, paths};
 
 /// A flag that becomes true once and stays true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Flag {
             (_, Contract::V1Beta1) => "status.ready",
             (Flag::Provisioned, Contract::V1Beta2) => "status.initialization.provisioned",
             (Flag::DataSecretCreated, Contract::V1Beta2) => "status.initialization.dataSecretCreated",
-            (Flag::ControlPlaneInitialized, Contract::V1Beta2) => "status.initialization.controlPlaneInitialized",
+            (Flag::ControlPlaneInitialized, Contract::V1Beta2) => paths::status::CONTROL_PLANE_INITIALIZED,
         }
     }
 
@@ -65,7 +65,7 @@ pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
     let text = |path: &str, most| {
         condition::message(object.at(path).and_then(Value::as_str).unwrap_or_default(), most).into_owned()
     };
-    let (reason, message) = (text("status.failureReason", 256), text("status.failureMessage", 8 << 10));
+    let (reason, message) = (text(paths::status::FAILURE_REASON, 256), text(paths::status::FAILURE_MESSAGE, 8 << 10));
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
 }
 

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::conditions;
-use super::fields::{controller, flag, owners, text};
+use super::fields::{controller, flag, text};
 use super::objects::{GroupKind, MachineCache, ObjectId, cluster_of};
-use model::hub::{GROUP, Object, ObjectKey, group_of};
+use model::hub::{GROUP, Object, ObjectKey, group_of, paths};
 
 /// Fields of a Cluster that all its objects depend on.
 const OF_ALL: [&str; 8] = [
-    "metadata.deletionTimestamp",
-    "metadata.annotations",
-    "spec.paused",
-    "spec.infrastructureRef",
-    "spec.controlPlaneRef",
-    "spec.topology.version",
+    paths::metadata::DELETION_TIMESTAMP,
+    paths::metadata::ANNOTATIONS,
+    paths::PAUSED,
+    paths::INFRASTRUCTURE_REF,
+    paths::cluster::CONTROL_PLANE_REF,
+    paths::cluster::TOPOLOGY_VERSION,
     "status.initialization",
-    "status.failureDomains",
+    paths::status::FAILURE_DOMAINS,
 ];
 
 /// Conditions of a Cluster that all its objects depend on.
@@ -27,7 +27,7 @@ const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnecti
 /// Kinds of owners whose status is not read by owned objects.
 const OWNERS: [&str; 4] = ["Cluster", "Machine", "MachineDeployment", "MachineSet"];
 /// Fields of a MachineDeployment that its Machines depend on: their revision and whether they are up to date.
-const OF_MACHINES: [&str; 2] = ["spec", "metadata.annotations"];
+const OF_MACHINES: [&str; 2] = ["spec", paths::metadata::ANNOTATIONS];
 
 /// The objects to reconcile after a change, besides the changed object itself.
 pub fn dependents(
@@ -50,7 +50,7 @@ pub fn dependents(
         return all;
     }
     for one in [before, after].into_iter().flatten() {
-        owners(one).iter().filter_map(|owner| owner_id(owner, &id.key.namespace)).for_each(|owner| {
+        one.owner_references().iter().filter_map(|owner| owner_id(owner, &id.key.namespace)).for_each(|owner| {
             all.extend(control_plane_of(objects, &owner));
             all.extend(parts_of_pool(objects, &owner));
             all.insert(owner);
@@ -116,7 +116,7 @@ fn parts_of_pool(objects: &MachineCache, owner: &ObjectId) -> Vec<ObjectId> {
 /// read, apart from the fields of a Cluster in `OF_ALL`, and whether a control plane is managed externally.
 fn is_the_same_to_dependents(kind: &GroupKind, before: &Object, after: &Object) -> bool {
     let is_control_plane = kind.kind.ends_with("ControlPlane");
-    let is_external = |object| flag(object, "status.externalManagedControlPlane");
+    let is_external = |object| flag(object, paths::control_plane::IS_EXTERNAL);
     (is_control_plane && is_external(before) == is_external(after)
         || OWNERS.into_iter().any(|owner| kind.is_core(owner)))
         && differ_in_status_alone(before, after)
@@ -152,7 +152,7 @@ fn is_same_besides(one: Option<&Map<String, Value>>, other: Option<&Map<String, 
 fn checks_of(objects: &MachineCache, cluster: &ObjectKey, machine: &Object) -> Vec<ObjectId> {
     let checks = objects.of_cluster(&GroupKind::core("MachineHealthCheck"), cluster);
     let may_select = |check: &&Arc<Object>| {
-        let labels = check.at("spec.selector.matchLabels").and_then(Value::as_object);
+        let labels = check.at(paths::worker::MATCH_LABELS).and_then(Value::as_object);
         labels.into_iter().flatten().all(|(name, value)| machine.label(name) == value.as_str())
     };
     checks.iter().filter(may_select).map(|check| ObjectId::for_object(check)).collect()
@@ -160,11 +160,10 @@ fn checks_of(objects: &MachineCache, cluster: &ObjectKey, machine: &Object) -> V
 
 /// The machines that an object of a workload cluster concerns: those of a Node, and those that wait for Pods on it.
 fn machines_of(objects: &MachineCache, cluster: &ObjectKey, object: &Object, all: &mut BTreeSet<ObjectId>) {
-    let node = if object.kind() == "Node" { object.name() } else { text(object, "spec.nodeName") };
-    let provider_id = text(object, "spec.providerID");
+    let node = if object.kind() == "Node" { object.name() } else { text(object, paths::pod::NODE_NAME) };
+    let provider_id = object.provider_id();
     for machine in objects.of_cluster(&GroupKind::core("Machine"), cluster) {
-        let is_its = text(&machine, "status.nodeRef.name") == node
-            || (!provider_id.is_empty() && text(&machine, "spec.providerID") == provider_id);
+        let is_its = machine.node_name() == node || (!provider_id.is_empty() && machine.provider_id() == provider_id);
         if is_its {
             all.insert(ObjectId::for_object(&machine));
         }
@@ -187,5 +186,5 @@ pub fn is_controlled_by(object: &Object, owner: &Object) -> bool {
 
 /// Whether a Cluster is paused as a whole.
 pub fn is_paused(cluster: &Object) -> bool {
-    flag(cluster, "spec.paused")
+    cluster.is_paused()
 }

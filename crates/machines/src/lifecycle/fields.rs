@@ -11,7 +11,7 @@ use super::context::{StepContext, StepError};
 use super::objects::GroupKind;
 use golang::calendar::{Moment, SECOND};
 use model::hub::deletion_hold::is_pause;
-use model::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label};
+use model::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label, paths};
 
 /// Labels or annotations.
 pub(super) type TextMap = BTreeMap<String, String>;
@@ -41,13 +41,6 @@ pub(super) fn texts(object: &Object, path: &str) -> BTreeMap<String, String> {
     object.texts(path).unwrap_or_default()
 }
 
-/// The reference at a path (CT-4.1).
-pub(super) fn reference(object: &Object, path: &str) -> ContractRef {
-    let members = object.at(path).and_then(Value::as_object);
-    let read = |name: &str| members.and_then(|it| it.get(name)?.as_str()).unwrap_or_default().to_owned();
-    ContractRef { api_group: read("apiGroup"), kind: read("kind"), name: read("name") }
-}
-
 /// A reference as a value.
 pub(super) fn reference_value(reference: &ContractRef) -> Value {
     json!({"apiGroup": reference.api_group, "kind": reference.kind, "name": reference.name})
@@ -60,7 +53,7 @@ pub(super) fn time(object: &Object, path: &str) -> Option<Moment> {
 
 /// The creation time of an object.
 pub(super) fn created(object: &Object) -> Option<Moment> {
-    time(object, "metadata.creationTimestamp")
+    time(object, paths::metadata::CREATION_TIMESTAMP)
 }
 
 /// A time as a value.
@@ -87,7 +80,7 @@ pub(super) fn seconds_between(from: Moment, to: Moment) -> i64 {
 
 /// The Cluster that `spec.clusterName` names, or the label.
 pub fn cluster_key(object: &Object) -> Option<ObjectKey> {
-    let name = match text(object, "spec.clusterName") {
+    let name = match object.cluster_name() {
         "" => object.label(label::CLUSTER_NAME)?,
         name => name,
     };
@@ -106,21 +99,16 @@ pub(super) fn cluster_of(context: &StepContext<'_>, object: &Object) -> Result<O
 /// Reasons why an object is paused (CT-15.12), joined; `None` if it is not. A hold on the deletion of a Cluster pauses
 /// other controllers only: ours wait for `ok-to-delete` (DEC-56).
 pub(super) fn paused(cluster: &Object, object: &Object) -> Option<String> {
-    let by_cluster = flag(cluster, "spec.paused").then(|| "Cluster spec.paused is set to true".to_owned());
+    let by_cluster = cluster.is_paused().then(|| "Cluster spec.paused is set to true".to_owned());
     let has_annotation = object.annotation(annotation::PAUSED).is_some_and(is_pause);
     let by_annotation = has_annotation.then(|| format!("{} has the {} annotation", object.kind(), annotation::PAUSED));
     let causes: Vec<String> = by_cluster.into_iter().chain(by_annotation).collect();
     (!causes.is_empty()).then(|| causes.join(", "))
 }
 
-/// Whether an object has a finalizer.
-pub(super) fn has_finalizer(object: &Object, name: &str) -> bool {
-    items(object, "metadata.finalizers").iter().any(|one| one == name)
-}
-
 /// Adds a finalizer, unless the object has it or is being deleted (MA-1.8); returns whether it did.
 pub(super) fn add_finalizer(object: &mut Object, name: &str) -> bool {
-    if object.is_being_deleted() || has_finalizer(object, name) {
+    if object.is_being_deleted() || object.has_finalizer(name) {
         return false;
     }
     list_mut(object, "metadata", "finalizers").push(json!(name));
@@ -129,13 +117,13 @@ pub(super) fn add_finalizer(object: &mut Object, name: &str) -> bool {
 
 /// Removes a finalizer.
 pub(super) fn remove_finalizer(object: &mut Object, name: &str) {
-    if !has_finalizer(object, name) {
+    if !object.has_finalizer(name) {
         return;
     }
     let finalizers = list_mut(object, "metadata", "finalizers");
     finalizers.retain(|one| one != name);
     if finalizers.is_empty() {
-        object.remove("metadata.finalizers");
+        object.remove(paths::metadata::FINALIZERS);
     }
 }
 
@@ -154,14 +142,9 @@ pub(super) fn owner(object: &Object, is_controller: bool) -> Value {
     owner
 }
 
-/// The owner references of an object (CT-15.5).
-pub(super) fn owners(object: &Object) -> &[Value] {
-    items(object, "metadata.ownerReferences")
-}
-
 /// The controlling owner of an object.
 pub(super) fn controller(object: &Object) -> Option<&Value> {
-    owners(object).iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+    object.owner_references().iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
 }
 
 /// Whether an owner reference refers to a kind, in any version (CT-15.2).
@@ -178,7 +161,7 @@ pub(super) fn is_to(owner: &Value, object: &Object) -> bool {
 /// Whether an object has an owner reference to this object in exactly its version (CT-15.2).
 pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
     let is_same = |entry: &Value, name: &str, wanted: &str| entry.get(name).is_some_and(|value| value == wanted);
-    owners(object).iter().any(|entry| {
+    object.owner_references().iter().any(|entry| {
         is_to(entry, owner) && is_same(entry, "uid", owner.uid()) && is_same(entry, "apiVersion", owner.api_version())
     })
 }
@@ -186,12 +169,12 @@ pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
 /// The name of the owner of a Cluster API kind.
 pub fn owner_name<'a>(object: &'a Object, kind: &str) -> Option<&'a str> {
     let kind = GroupKind::new(GROUP, kind);
-    owners(object).iter().find(|owner| is_of_kind(owner, &kind))?.get("name")?.as_str()
+    object.owner_references().iter().find(|owner| is_of_kind(owner, &kind))?.get("name")?.as_str()
 }
 
 /// Replaces the owner reference to the same object, or appends it.
 pub(super) fn set_owner(object: &mut Object, new: Value, to: &Object) {
-    if owners(object).iter().find(|owner| is_to(owner, to)) == Some(&new) {
+    if object.owner_references().iter().find(|owner| is_to(owner, to)) == Some(&new) {
         return;
     }
     let all = list_mut(object, "metadata", "ownerReferences");
@@ -254,10 +237,10 @@ pub(super) fn remove_text(object: &mut Object, path: &str, name: &str) {
 
 /// Sets a label.
 pub(super) fn set_label(object: &mut Object, name: &str, value: &str) {
-    set_text(object, "metadata.labels", name, value);
+    set_text(object, paths::metadata::LABELS, name, value);
 }
 
 /// Sets an annotation.
 pub(super) fn set_annotation(object: &mut Object, name: &str, value: &str) {
-    set_text(object, "metadata.annotations", name, value);
+    set_text(object, paths::metadata::ANNOTATIONS, name, value);
 }

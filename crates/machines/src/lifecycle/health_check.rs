@@ -24,7 +24,7 @@ use self::scope::CheckScope;
 use self::trigger::Trigger;
 use super::conditions::{ConditionState, is_false, observe_generation, put, put_paused};
 use super::context::{StepContext, StepError};
-use super::fields::{cluster_of, owner, owners, paused, set, set_label, set_owner};
+use super::fields::{cluster_of, owner, paused, set, set_label, set_owner};
 use super::step::Reconciliation;
 use model::hub::{Object, annotation, label};
 
@@ -68,7 +68,8 @@ pub(super) fn step(
 
 /// Makes the Cluster the owner (MA-19.1).
 fn belong_to(cluster: &Object, after: &mut Object) {
-    let is_owned = owners(after).iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == cluster.uid()));
+    let is_owned =
+        after.owner_references().iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == cluster.uid()));
     if !is_owned {
         set_owner(after, owner(cluster, false), cluster);
     }

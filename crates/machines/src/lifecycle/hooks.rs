@@ -1,7 +1,5 @@
 //! Annotations of Machines that block their deletion (MA-9.5, MA-9.9).
 
-use serde_json::Value;
-
 use super::conditions;
 use super::fields::text;
 use model::hub::Object;
@@ -21,7 +19,7 @@ pub(super) const PRE_TERMINATE_START: &str = "status.deletion.waitForPreTerminat
 
 /// The annotations of a Machine with the prefix `prefix`.
 pub(super) fn hooks<'a>(machine: &'a Object, prefix: &'static str) -> impl Iterator<Item = &'a str> {
-    let annotations = machine.at("metadata.annotations").and_then(Value::as_object);
+    let annotations = machine.annotations();
     annotations.into_iter().flatten().map(|(name, _)| &**name).filter(move |name| name.starts_with(prefix))
 }
 

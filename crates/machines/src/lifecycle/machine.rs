@@ -16,12 +16,10 @@ use self::reconcile::{DeletionWait, ExternalObject, MachineReconcile, NodeState}
 use super::begin::begin;
 use super::conditions::observe_generation;
 use super::context::{StepContext, StepError};
-use super::fields::{
-    cluster_of, controller, owner, owner_name, owners, remove_finalizer, set, set_label, set_owner, stamp, text,
-};
+use super::fields::{cluster_of, controller, owner, owner_name, remove_finalizer, set, set_label, set_owner, stamp};
 use super::step::Reconciliation;
 use golang::calendar::Moment;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 mod bootstrap;
 mod delete;
@@ -56,7 +54,7 @@ pub(super) fn step(
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
     let Some(cluster) = cluster_of(context, object)? else {
-        let cluster = text(object, "spec.clusterName");
+        let cluster = object.cluster_name();
         return Err(StepError::failed(format!("Cluster {cluster} of Machine {} does not exist", object.key())));
     };
     let Some(after) = begin(context, Some(&cluster), object, FINALIZER, step) else { return Ok(()) };
@@ -138,7 +136,7 @@ fn own(work: &mut MachineReconcile<'_, '_>) {
     let machine = &mut work.machine;
     let will_be_owned = [label::SET_NAME, label::MACHINE_POOL_NAME, CONTROL_PLANE_NAME];
     let has_owner = controller(machine).is_some()
-        || owners(machine).iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Cluster"));
+        || machine.owner_references().iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Cluster"));
     if !has_owner && will_be_owned.iter().all(|name| machine.label(name).is_none()) {
         set_owner(machine, owner(&work.cluster, false), &work.cluster);
     }
@@ -149,20 +147,19 @@ fn own(work: &mut MachineReconcile<'_, '_>) {
 
 /// Expiry of the certificates of a control plane machine (MA-4.5).
 fn certificates(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
-    const EXPIRY: &str = "status.certificatesExpiryDate";
     if !work.is_control_plane() {
         return Ok(());
     }
     let config = work.bootstrap.found().and_then(|config| config.annotation(CERTIFICATES_EXPIRY));
     let text = work.machine.annotation(CERTIFICATES_EXPIRY).or(config).map(str::to_owned);
     match text.as_deref().map(|text| Moment::parse(text).ok_or(text)) {
-        Some(Ok(time)) => set(&mut work.machine, EXPIRY, stamp(time)),
+        Some(Ok(time)) => set(&mut work.machine, paths::machine::CERTIFICATES_EXPIRY, stamp(time)),
         Some(Err(text)) => {
             return Err(StepError::failed(format!(
                 "annotation {CERTIFICATES_EXPIRY} is {text:?}, which is not a time"
             )));
         }
-        None => set(&mut work.machine, EXPIRY, serde_json::Value::Null),
+        None => set(&mut work.machine, paths::machine::CERTIFICATES_EXPIRY, serde_json::Value::Null),
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ use self::sets::{SetDraft, choose, sets};
 use super::begin::begin;
 use super::context::{StepContext, StepError};
 use super::fields::{
-    cluster_key, cluster_of, flag, has_owner, number, owner, remaining, remove_finalizer, set, set_annotation,
-    set_label, set_owner, text, time,
+    cluster_key, cluster_of, has_owner, owner, remaining, remove_finalizer, set, set_annotation, set_label, set_owner,
+    text, time,
 };
 use super::machine_set::{
     REVISION, SetTemplates, names, observe, put_deleting, put_machines, replicas, selector, selector_text, selects,
@@ -37,7 +37,7 @@ use super::machine_set::{
 use super::objects::GroupKind;
 use super::step::Reconciliation;
 use golang::calendar::Moment;
-use model::hub::{Object, ObjectKey, label};
+use model::hub::{Object, ObjectKey, label, paths};
 
 /// Finalizer of a deployment until its sets are gone (MA-1.7). The finalizer for templates of topologies belongs to
 /// other controllers, which add it themselves.
@@ -148,11 +148,11 @@ fn plan(
     let replicas = replicas(after)?;
     let strategy = ReplacementStrategy::for_deployment(after)?;
     let limits = RolloutLimits::for_deployment(after, replicas)?;
-    let rollout_after = time(after, "spec.rollout.after");
+    let rollout_after = time(after, paths::worker::ROLLOUT_AFTER);
     if let Some(wait) = rollout_after.and_then(|at| until(at, context.now)) {
         step.requeue_after(wait);
     }
-    let is_paused = flag(after, "spec.paused");
+    let is_paused = after.is_paused();
     let handed_down = hand_down(after);
     let deployment = after.clone();
     let surge = if strategy == ReplacementStrategy::RollingUpdate { limits.surge } else { 0 };
@@ -192,7 +192,7 @@ enum ReplacementStrategy {
 
 impl ReplacementStrategy {
     fn for_deployment(deployment: &Object) -> Result<ReplacementStrategy, StepError> {
-        match text(deployment, "spec.rollout.strategy.type") {
+        match text(deployment, paths::worker::ROLLOUT_STRATEGY) {
             "" | "RollingUpdate" => Ok(ReplacementStrategy::RollingUpdate),
             "OnDelete" => Ok(ReplacementStrategy::OnDelete),
             other => Err(StepError::failed(format!("{}: unknown rollout strategy {other:?}", title(deployment)))),
@@ -266,11 +266,11 @@ fn scale_paused(
         let (desired, max) = known.map_or((None, None), |(_, desired, max)| (*desired, *max));
         sized.push(PausedSet { numbers: draft.numbers()?, is_new: *is_new, desired, max });
     }
-    let machines = number(deployment, "status.replicas").unwrap_or_default();
+    let machines = deployment.status_replicas().unwrap_or_default();
     let limits = RolloutLimits { surge, ..limits };
     paused::scale(&mut sized, limits, strategy == ReplacementStrategy::RollingUpdate, machines);
     for ((_, draft), sized) in drafts.into_iter().zip(sized) {
-        set(&mut draft.after, "spec.replicas", json!(sized.numbers.wanted()));
+        set(&mut draft.after, paths::REPLICAS, json!(sized.numbers.wanted()));
     }
     Ok(())
 }
@@ -278,12 +278,12 @@ fn scale_paused(
 /// Sets the replicas of a set.
 fn resize(draft: &mut SetDraft, intent: Option<i64>, step: &mut Reconciliation) {
     let Some(intent) = intent else { return };
-    let was = number(&draft.after, "spec.replicas").unwrap_or_default();
+    let was = draft.after.replicas().unwrap_or_default();
     if draft.before.is_some() && was != intent {
         let message = format!("Scaled MachineSet {} from {was} to {intent} replicas", draft.after.name());
         step.event("SuccessfulScale", message);
     }
-    set(&mut draft.after, "spec.replicas", json!(intent));
+    set(&mut draft.after, paths::REPLICAS, json!(intent));
 }
 
 /// Writes each set at most once, the new one first (MA-21.12).
@@ -306,13 +306,13 @@ fn put_status(
 ) {
     let now = context.now;
     if let Ok(selector) = selector(after) {
-        set(after, "status.selector", json!(selector_text(&selector)));
+        set(after, paths::status::SELECTOR, json!(selector_text(&selector)));
     }
     let sets: Vec<&Object> = drafts.iter().map(|draft| &draft.after).collect();
     let machines: Vec<&Object> = machines.iter().map(|machine| &**machine).collect();
     status::sum(after, &sets);
     let there = i64::try_from(machines.len()).unwrap_or(i64::MAX);
-    let wanted = number(after, "spec.replicas");
+    let wanted = after.replicas();
     status::put_phase(after, wanted, there);
     let limits = wanted.and_then(|wanted| RolloutLimits::for_deployment(after, wanted).ok());
     let is_rolling =
@@ -327,8 +327,8 @@ fn put_status(
 
 /// Writes the deployment, and deletes old sets beyond the history limit (MA-26.6).
 fn clean_up(object: &Arc<Object>, after: Object, old: &[SetDraft], step: &mut Reconciliation) {
-    let is_seen = number(object, "status.observedGeneration") == number(object, "metadata.generation");
-    let replicas = number(&after, "spec.replicas").filter(|_| is_seen && step.errors.is_empty());
+    let is_seen = object.observed_generation() == object.generation();
+    let replicas = after.replicas().filter(|_| is_seen && step.errors.is_empty());
     let unneeded = replicas.map(|replicas| status::unneeded(&after, replicas, old)).unwrap_or_default();
     let unneeded: Vec<Arc<Object>> = unneeded.into_iter().filter_map(|set| set.before.clone()).collect();
     step.update(object, after);

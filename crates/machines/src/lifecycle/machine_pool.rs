@@ -18,9 +18,7 @@ use self::objects::PoolObjects;
 use super::begin::begin;
 use super::conditions::{ConditionState, put};
 use super::context::{StepContext, StepError};
-use super::fields::{
-    cluster_of, controller, has_finalizer, owner, owner_name, remove_finalizer, set_label, set_owner, text,
-};
+use super::fields::{cluster_of, controller, owner, owner_name, remove_finalizer, set_label, set_owner};
 use super::step::Reconciliation;
 use model::hub::{Object, label};
 
@@ -39,7 +37,7 @@ pub(super) fn step(
     let cluster = cluster_of(context, object)?;
     let Some(mut after) = begin(context, cluster.as_deref(), object, FINALIZER, step) else { return Ok(()) };
     let Some(cluster) = cluster else {
-        let name = text(object, "spec.clusterName");
+        let name = object.cluster_name();
         return Err(StepError::failed(format!("MachinePool {}: Cluster {name} was not found", object.key())));
     };
     let parts = PoolObjects::read(context, object)?;
@@ -82,7 +80,7 @@ fn delete(
         let message = format!("{} {} is being deleted", part.kind(), part.name());
         put(&mut after, "Deleting", &ConditionState::new(true, reason, message), context.now);
         phase::deleting(&mut after, step);
-    } else if has_finalizer(&after, FINALIZER) {
+    } else if after.has_finalizer(FINALIZER) {
         if !cluster.is_being_deleted() {
             PoolNodes::delete_all(context, cluster, object, step);
         }

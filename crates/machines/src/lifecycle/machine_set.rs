@@ -44,7 +44,7 @@ use super::fields::{
     cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text,
 };
 use super::step::Reconciliation;
-use model::hub::{Object, ObjectKey, label};
+use model::hub::{Object, ObjectKey, label, paths};
 
 /// Finalizer of a set until its machines are gone (MA-1.7). The finalizer for templates of topologies belongs to other
 /// controllers, which add it themselves.
@@ -106,7 +106,7 @@ fn own_labels(after: &mut Object, cluster: &Object) {
         set_owner(after, owner(cluster, false), cluster);
     }
     set_label(after, label::CLUSTER_NAME, cluster.name());
-    for path in ["spec.selector.matchLabels", "spec.template.metadata.labels"] {
+    for path in [paths::worker::MATCH_LABELS, paths::worker::MACHINE_LABELS] {
         set_text(after, path, label::CLUSTER_NAME, cluster.name());
     }
 }
@@ -171,7 +171,7 @@ fn put_status(
     step: &mut Reconciliation,
 ) {
     if let Ok(selector) = selector(after) {
-        set(after, "status.selector", json!(selector_text(&selector)));
+        set(after, paths::status::SELECTOR, json!(selector_text(&selector)));
     }
     status::count(after, machines);
     if let Some(again) = legacy::count(context, after, machines) {

@@ -7,7 +7,7 @@ use super::objects::GroupKind;
 use golang::calendar::Moment;
 use golang::fnv;
 use model::hub::names::{LENGTH, suffix_from_hash};
-use model::hub::{NameSubject, Object, ObjectKey, default_name, label, name_from};
+use model::hub::{NameSubject, Object, ObjectKey, default_name, label, name_from, paths};
 
 /// The suffix of the object with index `number` among those that `owner` creates at a time (CT-14.3).
 pub(super) fn name_suffix(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
@@ -33,7 +33,7 @@ pub(super) fn machine_name(
     mut end: impl FnMut() -> String,
 ) -> Result<String, StepError> {
     let cluster = owner.label(label::CLUSTER_NAME).unwrap_or_default();
-    let cluster = owner.at("spec.clusterName").and_then(Value::as_str).unwrap_or(cluster);
+    let cluster = owner.at(paths::CLUSTER_NAME).and_then(Value::as_str).unwrap_or(cluster);
     let failed = |why: &str| StepError::failed(format!("{} {}: {why}", owner.kind(), owner.key()));
     for _ in 0..ATTEMPTS {
         let name = match owner.at(path).and_then(Value::as_str).unwrap_or_default() {

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, GROUP, Object, ObjectKey, label};
 
@@ -141,7 +139,7 @@ impl NodeIndex {
 
 /// `spec.providerID` of a Node; empty if absent.
 fn provider_id(node: &Object) -> &str {
-    node.at("spec.providerID").and_then(Value::as_str).unwrap_or_default()
+    node.provider_id()
 }
 
 fn is_node(kind: &GroupKind) -> bool {
@@ -357,8 +355,7 @@ pub fn cluster_of(object: &Object) -> Option<ObjectKey> {
 
 /// The uids of the owners of an object.
 pub(crate) fn owner_uids(object: &Object) -> impl Iterator<Item = &str> {
-    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    owners.filter_map(|owner| owner.get("uid")?.as_str())
+    object.owner_references().iter().filter_map(|owner| owner.get("uid")?.as_str())
 }
 
 #[cfg(test)]

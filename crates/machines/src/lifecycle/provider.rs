@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use self::role::{OwnerRole, role};
 use super::context::{StepContext, StepError};
-use super::fields::{has_finalizer, remove_finalizer};
+use super::fields::remove_finalizer;
 use super::step::Reconciliation;
 use model::hub::Object;
 
@@ -73,7 +73,7 @@ pub(super) fn step(
 
 /// Removes our finalizers from a deleted object that nothing refers to (CT-18.2, CT-19.10).
 fn let_go(object: &Arc<Object>, step: &mut Reconciliation) {
-    if !object.is_being_deleted() || !FINALIZERS.iter().any(|name| has_finalizer(object, name)) {
+    if !object.is_being_deleted() || !FINALIZERS.iter().any(|name| object.has_finalizer(name)) {
         return;
     }
     let mut after = (**object).clone();

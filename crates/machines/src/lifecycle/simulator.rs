@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 mod garbage;
 
@@ -19,7 +19,7 @@ use super::step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome};
 use golang::calendar::Moment;
 use model::hub::contract::definition_name;
 use model::hub::contract::{Contract, assumed, listed};
-use model::hub::{GROUP, Object, ObjectKey, version_of};
+use model::hub::{GROUP, Object, ObjectKey, paths, version_of};
 
 /// Initial and maximum retry interval of a failed step.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -235,7 +235,7 @@ impl MachineSimulator {
             return Err(StoreError::AlreadyExists(id.into()));
         }
         self.numbers += 1;
-        super::fields::set(&mut object, "metadata.resourceVersion", json!(self.numbers.to_string()));
+        super::fields::set(&mut object, paths::metadata::RESOURCE_VERSION, json!(self.numbers.to_string()));
         if self.objects.contract(&id.kind).is_none() {
             self.objects.set_listed(&id.kind, Some(self.contract_of(&object)));
         }
@@ -259,7 +259,7 @@ impl MachineSimulator {
     ) -> Result<(), StoreError> {
         let id = ObjectId { workload: workload.cloned(), ..ObjectId::for_object(before) };
         let Some(known) = self.objects.get(&id).cloned() else { return Err(StoreError::NotFound(id.into())) };
-        let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
+        let version = |object: &Object| object.at(paths::metadata::RESOURCE_VERSION).cloned();
         if version(&known) != version(before) {
             return Err(StoreError::Changed(id.into()));
         }
@@ -267,12 +267,12 @@ impl MachineSimulator {
             return Ok(());
         }
         self.numbers += 1;
-        let generation = known.at("metadata.generation").and_then(Value::as_i64).unwrap_or(1);
+        let generation = known.generation().unwrap_or(1);
         let has_new_spec = known.at("spec") != after.at("spec");
         let metadata = super::fields::map_mut(&mut after, "metadata");
         metadata.insert("resourceVersion".to_owned(), json!(self.numbers.to_string()));
         metadata.insert("generation".to_owned(), json!(generation + i64::from(has_new_spec)));
-        let is_gone = after.is_being_deleted() && super::fields::items(&after, "metadata.finalizers").is_empty();
+        let is_gone = after.is_being_deleted() && after.finalizers().is_empty();
         self.store(&id, (!is_gone).then(|| Arc::new(after)));
         self.collect_garbage();
         Ok(())

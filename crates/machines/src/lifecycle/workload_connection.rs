@@ -2,22 +2,18 @@
 
 use super::conditions::is_true;
 use super::context::{StepContext, StepError};
-use super::fields::{flag, reference};
 use super::objects::GroupKind;
 use super::settings::MachineSettings;
 use super::step::{ObjectWrite, Reconciliation};
-use model::hub::{Object, label};
-
-const CONTROL_PLANE: &str = "spec.controlPlaneRef";
-const INFRASTRUCTURE: &str = "spec.infrastructureRef";
+use model::hub::{Object, label, paths};
 
 /// Whether the control plane of a Cluster has an external controller.
 pub(super) fn has_foreign_control_plane(settings: &MachineSettings, cluster: &Object) -> bool {
-    is_foreign(settings, cluster, CONTROL_PLANE)
+    is_foreign(settings, cluster, paths::cluster::CONTROL_PLANE_REF)
 }
 
 fn is_foreign(settings: &MachineSettings, object: &Object, path: &str) -> bool {
-    let to = reference(object, path);
+    let to = object.contract_ref_at(path);
     to.is_defined() && !settings.plays(&GroupKind::for_reference(&to))
 }
 
@@ -44,13 +40,13 @@ pub(super) fn reconcile_connection(
 /// Whether the control plane has an API server: once it is initialized; without a control plane object, once the
 /// infrastructure is provisioned.
 fn should_connect(context: &StepContext<'_>, cluster: &Object) -> Result<bool, StepError> {
-    if reference(cluster, CONTROL_PLANE).is_defined() {
+    if cluster.control_plane_ref().is_defined() {
         let is_initialized = is_true(cluster, "ControlPlaneInitialized");
         return Ok(is_initialized && has_foreign_control_plane(context.settings, cluster));
     }
-    let is_alone = cluster.at("spec.topology").is_none()
-        && is_foreign(context.settings, cluster, INFRASTRUCTURE)
-        && flag(cluster, "status.initialization.infrastructureProvisioned");
+    let is_alone = !cluster.has_topology()
+        && is_foreign(context.settings, cluster, paths::INFRASTRUCTURE_REF)
+        && cluster.is_infrastructure_provisioned();
     Ok(is_alone && !has_played_control_plane(context, cluster)?)
 }
 
@@ -58,7 +54,7 @@ fn should_connect(context: &StepContext<'_>, cluster: &Object) -> Result<bool, S
 fn has_played_control_plane(context: &StepContext<'_>, cluster: &Object) -> Result<bool, StepError> {
     let machines = context.of_cluster(&GroupKind::core("Machine"), &cluster.key())?;
     let mut machines = machines.iter().filter(|machine| machine.label(label::CONTROL_PLANE).is_some());
-    Ok(machines.any(|machine| !is_foreign(context.settings, machine, INFRASTRUCTURE)))
+    Ok(machines.any(|machine| !is_foreign(context.settings, machine, paths::INFRASTRUCTURE_REF)))
 }
 
 #[cfg(test)]

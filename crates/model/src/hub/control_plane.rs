@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Object, WrongType};
+use crate::hub::paths;
 use golang::version::{BuildOrder, KubeVersion, VersionError, VersionText};
 
 /// Reasons why the versions of a control plane are unknown.
@@ -44,14 +45,15 @@ pub fn version_text_at(object: &Object, path: &str) -> Result<VersionText, Uncle
 /// # Errors
 /// When a version is invalid, they are not ordered, or a count is negative.
 pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVersion> {
-    if object.has_null("status.versions") {
-        let (object, path) = (name_of(object), "status.versions".to_owned());
+    if object.has_null(paths::status::VERSIONS) {
+        let (object, path) = (name_of(object), paths::status::VERSIONS.to_owned());
         return Err(WrongType { object, path, wanted: "a list", found: "null" }.into());
     }
-    let listed = object.list("status.versions")?.filter(|listed| !listed.is_empty());
+    let listed = object.list(paths::status::VERSIONS)?.filter(|listed| !listed.is_empty());
     let Some(listed) = listed else {
-        let single = object.text("status.version")?.filter(|text| !text.is_empty());
-        return single.map(|text| parsed(object, "status.version", text).map(KubeVersion::from)).into_iter().collect();
+        let single = object.text(paths::control_plane::STATUS_VERSION)?.filter(|text| !text.is_empty());
+        let version = |text| parsed(object, paths::control_plane::STATUS_VERSION, text).map(KubeVersion::from);
+        return single.map(version).into_iter().collect();
     };
     let mut versions: Vec<KubeVersion> = Vec::new();
     for (index, entry) in listed.iter().enumerate() {

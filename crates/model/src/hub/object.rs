@@ -2,6 +2,7 @@
 //!
 //! They are read by path, with the three outcomes of CT-5.1: a value, nothing, or a value of the wrong JSON type.
 
+mod fields;
 mod shared;
 
 use std::borrow::Cow;
@@ -234,32 +235,17 @@ impl Object {
 
     /// `apiVersion`.
     pub fn api_version(&self) -> &str {
-        self.word("apiVersion")
+        self.text_or_empty("apiVersion")
     }
 
     /// `kind`.
     pub fn kind(&self) -> &str {
-        self.word("kind")
+        self.text_or_empty("kind")
     }
 
     /// The group of the `apiVersion`.
     pub fn group(&self) -> &str {
         group_of(self.api_version())
-    }
-
-    /// `metadata.name`.
-    pub fn name(&self) -> &str {
-        self.word("metadata.name")
-    }
-
-    /// `metadata.namespace`.
-    pub fn namespace(&self) -> &str {
-        self.word("metadata.namespace")
-    }
-
-    /// `metadata.uid`.
-    pub fn uid(&self) -> &str {
-        self.word("metadata.uid")
     }
 
     /// Namespace and name.
@@ -275,26 +261,6 @@ impl Object {
     /// A reference to the object without a version (CT-4.7).
     pub fn contract_ref(&self) -> ContractRef {
         ContractRef { api_group: self.group().to_owned(), kind: self.kind().to_owned(), name: self.name().to_owned() }
-    }
-
-    /// Whether the object has a deletion timestamp.
-    pub fn is_being_deleted(&self) -> bool {
-        self.at("metadata.deletionTimestamp").is_some()
-    }
-
-    /// The value of a label.
-    pub fn label(&self, name: &str) -> Option<&str> {
-        self.at("metadata.labels")?.get(name)?.as_str()
-    }
-
-    /// The value of an annotation.
-    pub fn annotation(&self, name: &str) -> Option<&str> {
-        self.at("metadata.annotations")?.get(name)?.as_str()
-    }
-
-    /// The string at a path; empty if it is missing or not a string.
-    fn word(&self, path: &str) -> &str {
-        self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// The value at a dotted path; `null` counts as absent (CT-5.3).

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::RolloutOwner;
+use crate::hub::paths;
 use golang::version::KubeVersion;
 
 /// A leaf that differs.
@@ -14,8 +15,6 @@ pub struct LeafDifference<'a> {
     pub to: Option<&'a Value>,
 }
 
-/// The machine configuration in a KubeadmControlPlane.
-const CONFIG: &str = "spec.kubeadmConfigSpec";
 /// kubeadm's default taints; an empty list means no taints.
 const TAINTS: &str = "nodeRegistration.taints";
 /// Feature gate that kubeadm sets from 1.31 on and that is always enabled from 1.36 on.
@@ -72,7 +71,7 @@ fn is_empty(value: Option<&Value>) -> bool {
 
 /// The default of an absent value.
 fn default(path: &str, version: &str) -> Option<Value> {
-    let field = path.strip_prefix(CONFIG)?;
+    let field = path.strip_prefix(paths::control_plane::KUBEADM_CONFIG)?;
     let has_local_mode = || {
         KubeVersion::parse_tolerant(version)
             .is_ok_and(|version| version.major() == 1 && WITH_LOCAL_MODE.contains(&version.minor()))

@@ -33,14 +33,11 @@ use super::untyped;
 use engine::topology::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::shim::Shim;
 use engine::topology::worker::{API_VERSION, WorkerKind};
-use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use model::world::Selection;
 
 /// Who reports the events.
 const REPORTER: &str = "topology/cluster-controller";
-
-/// The version in a control plane.
-const VERSION: &str = "spec.version";
 
 /// The reasons of the events.
 const CREATED: EventReason = EventReason::normal("TopologyCreate");
@@ -209,7 +206,7 @@ impl PlanExecution<'_> {
         if let (StepAction::Create, TopologyPart::Infrastructure | TopologyPart::ControlPlane, Some(uid)) =
             (step.action, &step.part, &self.outcome.shim)
         {
-            sent.set("metadata.ownerReferences", json!([shim::owner(self.run.cluster, uid)]))?;
+            sent.set(paths::metadata::OWNER_REFERENCES, json!([shim::owner(self.run.cluster, uid)]))?;
         }
         let written = match &step.current {
             Some(current) => unchanged::apply(self.client, sent, current).await,
@@ -246,7 +243,7 @@ impl PlanExecution<'_> {
         if !places.iter().all(ClusterField::is_of_hooks) {
             self.tell(step, uid);
         }
-        self.version = written.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+        self.version = written.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
         self.outcome.cluster = Some(written);
         Ok(())
     }
@@ -319,7 +316,7 @@ impl PlanExecution<'_> {
     fn note(&mut self, step: &PlanStep, written: &Object) {
         let (action, reason, changes) = (step.action.name(), &step.reason, step.changes.len());
         info!(object = %step.object, action, reason, changes, "Wrote an object");
-        let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default();
+        let version = written.resource_version();
         self.outcome.written.push(WriteRecord { object: step.object.clone(), version: version.to_owned() });
     }
 
@@ -363,8 +360,8 @@ fn message(step: &PlanStep) -> Option<(EventReason, String)> {
 /// The versions of a control plane or of workers, if they change (EV-03).
 fn version_change(step: &PlanStep) -> String {
     let path = match step.part {
-        TopologyPart::ControlPlane => VERSION,
-        TopologyPart::Worker(..) => "spec.template.spec.version",
+        TopologyPart::ControlPlane => paths::VERSION,
+        TopologyPart::Worker(..) => paths::worker::VERSION,
         _ => return String::new(),
     };
     let change = step.changes.iter().find(|change| change.path == path);

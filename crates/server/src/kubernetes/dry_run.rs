@@ -27,7 +27,7 @@ use super::overload::ApiOverload;
 use super::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::{Controller, Metrics};
 use engine::topology::plan::MANAGER;
-use model::hub::{Object, ObjectRef, WrongType, annotation};
+use model::hub::{Object, ObjectRef, WrongType, annotation, paths};
 use model::world::{Answer, Ask, DryRun, DryRunCall, Found};
 use schema::ssa::{ElementPath, FieldSet, InvalidManagedFields, ManagedFields, SENT, reduce, with_managers};
 
@@ -185,7 +185,7 @@ fn object(text: &str) -> Result<Object, DryRunError> {
 /// The object to send, marked as a dry run (SSA-02, SSA-08).
 fn marked(object: &Object) -> Result<Object, DryRunError> {
     let mut marked = Object::try_from(reduce(&object.to_value(), SENT, &[])).map_err(|_| DryRunError::NoObject)?;
-    marked.members_mut_at("metadata.annotations")?.insert(annotation::DRY_RUN.to_owned(), json!(""));
+    marked.members_mut_at(paths::metadata::ANNOTATIONS)?.insert(annotation::DRY_RUN.to_owned(), json!(""));
     Ok(marked)
 }
 
@@ -196,10 +196,10 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
         let paths = UNCOMPARED.map(|name| ElementPath::from_fields(&["metadata", "annotations", name]));
         FieldSet::from_paths(paths.iter().map(|path| path.0.as_slice()))
     });
-    let annotations = answer.members_mut_at("metadata.annotations")?;
+    let annotations = answer.members_mut_at(paths::metadata::ANNOTATIONS)?;
     UNCOMPARED.iter().for_each(|name| drop(annotations.remove(*name)));
     if annotations.is_empty() {
-        answer.remove("metadata.annotations");
+        answer.remove(paths::metadata::ANNOTATIONS);
     }
     let own = owners.into_iter().filter(|entry| entry.is_of_applier(MANAGER)).map(|entry| {
         let fields = entry.fields.without(&FIELDS);

@@ -18,7 +18,7 @@ use crate::telemetry::metrics::Metrics;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION, may_handle};
 use engine::extensions::{ExtensionConfig, Selector};
 use engine::topology::plan::updates_in_place;
-use model::hub::{Hook, Object};
+use model::hub::{Hook, Object, paths};
 
 /// Delay before the list is retried on a server that does not serve the kind.
 const UNSERVED: Duration = Duration::from_mins(1);
@@ -98,7 +98,7 @@ impl ExtensionConfigs {
 /// The handlers of an ExtensionConfig that matter to reviews; `None` without any.
 fn handlers(config: &DynamicObject) -> Option<Handlers> {
     let object = Object::try_from(serde_json::to_value(config).ok()?).ok()?;
-    let updates_in_place = updates_in_place(object.at("status.handlers"));
+    let updates_in_place = updates_in_place(object.at(paths::extension_config::HANDLERS));
     // One that cannot be read cannot be registered either.
     let deletions = may_handle(&object, Hook::BeforeClusterDelete)
         .then(|| ExtensionConfig::from_object(&object).ok())

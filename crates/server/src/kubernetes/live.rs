@@ -20,7 +20,7 @@ use super::managed::slim;
 use super::overload::ApiOverload;
 use super::workload::{WorkloadError, Workloads};
 use crate::telemetry::metrics::{self, Metrics};
-use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition};
+use model::hub::{Hook, Object, ObjectKey, ObjectRef, ResourceDefinition, paths};
 use model::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// Timeout of one response of the API server.
@@ -232,7 +232,7 @@ impl LiveReader {
 
     fn managed_or_not(&self, mut object: Object) -> Object {
         if !self.keeps_owners {
-            object.remove("metadata.managedFields");
+            object.remove(paths::metadata::MANAGED_FIELDS);
         }
         object
     }
@@ -287,7 +287,7 @@ impl LiveReader {
         let request = ObjectRequests::cluster_scoped::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
         let found = address::answered_definition(name, object(found)?)?;
-        let labels = found.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
+        let labels = found.texts(paths::metadata::LABELS).map_err(|_| ReadError::NoObject)?;
         Ok(Some(ResourceDefinition { labels, ..ResourceDefinition::default() }))
     }
 

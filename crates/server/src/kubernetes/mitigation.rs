@@ -9,7 +9,7 @@ use tracing::info;
 use super::apply::ApplyError;
 use super::untyped;
 use engine::topology::mitigation::{repaired_for_cluster, repaired_for_object};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Repairs the `managedFields` of a Cluster and of the objects of its topology. Returns whether any changed: in that
 /// case the run ends, and the next run starts after a second (SSA-23).
@@ -43,7 +43,7 @@ async fn repair(
     let failed = |source| ApplyError::update(&reference, source);
     let Some(found) = untyped::get(client, &reference).await.map_err(failed)? else { return Ok(false) };
     let Some(entries) = repaired(&found) else { return Ok(false) };
-    let version = found.text("metadata.resourceVersion")?.unwrap_or_default();
+    let version = found.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default();
     let at = |name| PointerBuf::from_tokens(["metadata", name]);
     let patch = json_patch::Patch(vec![
         PatchOperation::Add(AddOperation { path: at("managedFields"), value: Value::Array(entries) }),

@@ -18,7 +18,7 @@ use super::raw_object::RawObject;
 use super::templates::ObjectKind;
 use engine::admission::Oversize;
 use golang::json::{self, JsonSize};
-use model::hub::{Object, ObjectKey, ObjectRef, group_of, version_of};
+use model::hub::{Object, ObjectKey, ObjectRef, group_of, paths, version_of};
 use model::world::Found;
 
 /// Why a template could not be read.
@@ -123,7 +123,7 @@ fn decode(text: &str) -> Result<Arc<Object>, TemplateDecodeError> {
         return Err(TemplateDecodeError::TooLarge(oversize));
     }
     let mut object = Object::try_from(json::value(text)?).map_err(|found| TemplateDecodeError::NoObject { found })?;
-    object.remove("metadata.managedFields");
+    object.remove(paths::metadata::MANAGED_FIELDS);
     Ok(Arc::new(object).with_shared_spec())
 }
 

@@ -28,7 +28,7 @@ use tracing::warn;
 
 use super::address::{self, InvalidSegment};
 use super::{describe, kubeconfig};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 use model::world::Nodes;
 use schema::field::shortened;
 
@@ -338,7 +338,7 @@ async fn get(
     let object = serde_json::from_slice::<Map<String, Value>>(&bytes).ok().map(Object::from);
     match (code, object) {
         (StatusCode::OK, Some(mut object)) => {
-            object.remove("metadata.managedFields");
+            object.remove(paths::metadata::MANAGED_FIELDS);
             object.remove("status.images");
             Ok(Some(object))
         }

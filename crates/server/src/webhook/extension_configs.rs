@@ -17,7 +17,7 @@ use crate::telemetry::metrics;
 use engine::admission::{Enforce, Oversize, Phase};
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, ConfigError, SERVICE_PORT, check};
 use golang::json;
-use model::hub::Object;
+use model::hub::{Object, paths};
 use model::wire::review::{AdmissionRequest, AdmissionResponse, AdmissionStatus, StatusCause, StatusDetails};
 use schema::field::{FieldError, Findings, Path, RuleId, join};
 
@@ -143,7 +143,7 @@ fn defaults(object: &Object) -> Patch {
         added.push(PatchOperation::Add(AddOperation { path, value }));
     };
     let is_set = |path: &str| object.at(path).is_some_and(|value| !value.is_null());
-    if is_set("spec") && !is_set("spec.namespaceSelector") {
+    if is_set("spec") && !is_set(paths::extension_config::NAMESPACE_SELECTOR) {
         add(&["spec", "namespaceSelector"], json!({}));
     }
     if is_set("spec.clientConfig.service") && !is_set("spec.clientConfig.service.port") {

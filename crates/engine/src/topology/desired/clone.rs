@@ -7,10 +7,7 @@ use super::metadata::MetadataEntry;
 use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
-use model::hub::{Object, annotation};
-
-const LABELS: &str = "metadata.labels";
-const ANNOTATIONS: &str = "metadata.annotations";
+use model::hub::{Object, annotation, paths};
 
 /// Additional metadata of a clone.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +25,7 @@ pub(super) fn object(
     basis: DesiredInputs<'_>,
 ) -> Result<DesiredObject, Failure> {
     let empty = Map::new();
-    let described = template.members_at("spec.template")?.unwrap_or(&empty);
+    let described = template.members_at(paths::TEMPLATE)?.unwrap_or(&empty);
     let mut members = without_system_fields(described);
     let kind = template.kind().strip_suffix("Template").unwrap_or(template.kind());
     members.entry("apiVersion").or_insert_with(|| template.api_version().into());
@@ -47,7 +44,7 @@ pub(super) fn template(
     copy.remove("status");
     copy.members_mut_at("metadata")?.retain(|name, _| is_kept(name));
     let mut clone = finished(copy, template, name, extra, basis)?;
-    clone.object.members_mut_at(ANNOTATIONS)?.retain(|name, _| is_cloned(name));
+    clone.object.members_mut_at(paths::metadata::ANNOTATIONS)?.retain(|name, _| is_cloned(name));
     clone.own(&basis.blueprint.cluster)?;
     Ok(clone)
 }
@@ -86,12 +83,12 @@ fn finished(
 ) -> Result<DesiredObject, Failure> {
     let mut clone = DesiredObject { object, origins: Origins::default() };
     clone.origins.mark("", Origin::Template { kind: template.kind().into(), name: template.name().into() });
-    clone.set("metadata.name", name, Origin::Topology)?;
-    clone.set("metadata.namespace", basis.namespace(), Origin::Topology)?;
-    clone.overlay(LABELS, extra.labels)?;
-    clone.overlay(LABELS, &labels_of_all(basis))?;
-    clone.overlay(ANNOTATIONS, extra.annotations)?;
-    clone.overlay(ANNOTATIONS, &cloned_from(template, &template_kind(template)))?;
+    clone.set(paths::metadata::NAME, name, Origin::Topology)?;
+    clone.set(paths::metadata::NAMESPACE, basis.namespace(), Origin::Topology)?;
+    clone.overlay(paths::metadata::LABELS, extra.labels)?;
+    clone.overlay(paths::metadata::LABELS, &labels_of_all(basis))?;
+    clone.overlay(paths::metadata::ANNOTATIONS, extra.annotations)?;
+    clone.overlay(paths::metadata::ANNOTATIONS, &cloned_from(template, &template_kind(template)))?;
     Ok(clone)
 }
 

@@ -1,9 +1,8 @@
 //! The Cluster itself.
 
 use super::{DesiredCluster, DesiredInputs};
-use crate::topology::field_path;
 use crate::topology::upgrade::ControlPlaneDecided;
-use model::hub::{Object, annotation, label};
+use model::hub::{Object, annotation, label, paths};
 
 /// The fields of the Cluster that the engine sets (DS-22).
 pub(super) fn compute(
@@ -29,7 +28,7 @@ pub(super) fn compute(
 
 /// The version of new machines during an upgrade to a later version (DS-23).
 fn step(control_plane: &Object, decided: &ControlPlaneDecided<'_>) -> Option<String> {
-    let version = || control_plane.at(field_path::VERSION)?.as_str().map(str::to_owned);
+    let version = || control_plane.at(paths::VERSION)?.as_str().map(str::to_owned);
     decided.marks_a_step().then(version).flatten()
 }
 

@@ -15,10 +15,11 @@ use golang::calendar;
 use model::hub::contract::Contract;
 use model::hub::contract::definition_name;
 use model::hub::names::Names;
-use model::hub::{ControlPlaneClass, ControlPlaneTopology, NameSubject, Object, group_of, version_of};
+use model::hub::{ControlPlaneClass, ControlPlaneTopology, NameSubject, Object, group_of, paths, version_of};
 use model::world::Found;
 
-const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
+const LAYERS: Layers<'static> =
+    Layers { topology_path: paths::cluster::TOPOLOGY_CONTROL_PLANE, class_path: paths::cluster_class::CONTROL_PLANE };
 
 /// A control plane with its contract.
 pub(super) struct ComputedControlPlane {
@@ -55,7 +56,7 @@ pub(super) fn compute<'a>(
     }
     add_fields_of_machines(&mut object, topology, class, contract)?;
     let decided = planned.decide_control_plane()?;
-    object.set(field_path::VERSION, decided.version().as_str(), Origin::Cluster("spec.topology.version".into()))?;
+    object.set(paths::VERSION, decided.version().as_str(), Origin::Cluster(paths::cluster::TOPOLOGY_VERSION.into()))?;
     Ok((ComputedControlPlane { control_plane: object, contract, assumed, warnings }, decided))
 }
 
@@ -138,7 +139,7 @@ fn add_replicas(
         let path = [LAYERS.topology_path, ".replicas"].concat();
         return Ok(vec![format!("{path} is skipped because {} has no spec.replicas", object.object.kind())]);
     }
-    LAYERS.set_from_topology(object, field_path::REPLICAS, "replicas", &topology.replicas)?;
+    LAYERS.set_from_topology(object, paths::REPLICAS, "replicas", &topology.replicas)?;
     Ok(Vec::new())
 }
 
@@ -164,7 +165,12 @@ fn add_fields_of_machines(
     class: &ControlPlaneClass,
     contract: Contract,
 ) -> Result<(), Failure> {
-    LAYERS.set_from_topology(object, field_path::ROLLOUT_AFTER, "rollout.after", &rfc3339(&topology.rollout.after))?;
+    LAYERS.set_from_topology(
+        object,
+        paths::worker::ROLLOUT_AFTER,
+        "rollout.after",
+        &rfc3339(&topology.rollout.after),
+    )?;
     let (gates, taints) = (field_path::READINESS_GATES.at(contract), field_path::TAINTS.at(contract));
     LAYERS.set(object, gates, "readinessGates", &topology.readiness_gates, &class.readiness_gates)?;
     LAYERS.set(object, taints, "taints", &topology.taints, &class.taints)?;

@@ -3,13 +3,14 @@
 use super::{DesiredInputs, DesiredObject, clone, name_of, naming};
 use crate::topology::Failure;
 use model::hub::names::Names;
+use model::hub::paths;
 
 /// The template of the control plane's machines, if the class has one (DS-11).
 pub(super) fn compute(basis: DesiredInputs<'_>, names: &mut dyn Names) -> Result<Option<DesiredObject>, Failure> {
     let Some(template) = &basis.blueprint.control_plane_machines else { return Ok(None) };
     let name = name_of(basis.current.control_plane.machines.as_ref()).unwrap_or_else(|| {
         let prefix = format!("{}-", basis.cluster_name());
-        naming::prefixed(&prefix, "spec.controlPlane.machineInfrastructure", basis, names)
+        naming::prefixed(&prefix, paths::cluster_class::CONTROL_PLANE_MACHINES, basis, names)
     });
     clone::template(template, &name, clone::CloneMetadata::default(), basis).map(Some)
 }

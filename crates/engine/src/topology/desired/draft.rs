@@ -10,7 +10,7 @@ use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::shim::is_shim;
 use crate::topology::worker::API_VERSION;
-use model::hub::{Cluster, Object, label};
+use model::hub::{Cluster, Object, label, paths};
 use schema::field::Path;
 
 impl DesiredObject {
@@ -54,15 +54,15 @@ impl DesiredObject {
         if !cluster.metadata.uid.is_empty() {
             owner["uid"] = cluster.metadata.uid.as_str().into();
         }
-        self.set("metadata.ownerReferences", vec![owner], Origin::Topology)
+        self.set(paths::metadata::OWNER_REFERENCES, vec![owner], Origin::Topology)
     }
 
     /// Keeps the shim as an owner, regardless of the version that created it (DS-10). Owners are compared by kind and name (LBL-06).
     pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: DesiredInputs<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
-        let owners = current.list("metadata.ownerReferences")?.into_iter().flatten();
+        let owners = current.list(paths::metadata::OWNER_REFERENCES)?.into_iter().flatten();
         let shims: Vec<Value> = owners.filter(|owner| is_shim(owner, basis.cluster_name())).cloned().collect();
-        if shims.is_empty() { Ok(()) } else { self.set("metadata.ownerReferences", shims, Origin::Topology) }
+        if shims.is_empty() { Ok(()) } else { self.set(paths::metadata::OWNER_REFERENCES, shims, Origin::Topology) }
     }
 }
 

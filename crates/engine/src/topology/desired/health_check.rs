@@ -8,7 +8,9 @@ use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use crate::topology::worker::API_VERSION;
-use model::hub::{HealthCheck, MachineDeploymentClass, MachineDeploymentTopology, RemediationTrigger, TemplateRef};
+use model::hub::{
+    HealthCheck, MachineDeploymentClass, MachineDeploymentTopology, RemediationTrigger, TemplateRef, paths,
+};
 use model::hub::{UnhealthyCondition, label};
 
 /// Default node startup timeout, the same as that of admission (DS-33).
@@ -21,7 +23,7 @@ pub(super) fn for_control_plane(basis: DesiredInputs<'_>, target: &str) -> Resul
     }
     let topology = &basis.blueprint.topology().control_plane.health_check;
     let class = &basis.blueprint.class.spec.control_plane.health_check;
-    let paths = ("spec.topology.controlPlane", "spec.controlPlane");
+    let paths = (paths::cluster::TOPOLOGY_CONTROL_PLANE, paths::cluster_class::CONTROL_PLANE);
     let Some(source) = HealthCheckSource::choose(topology, class, paths) else { return Ok(None) };
     let labels = vec![(label::OWNED, ""), (label::CONTROL_PLANE, "")];
     source.check(basis, target, &labels).map(Some)
@@ -65,11 +67,11 @@ impl<'a> HealthCheckSource<'a> {
     /// The health check with the name of its target, for the machines with these labels (DS-33, DS-34).
     fn check(&self, basis: DesiredInputs<'_>, target: &str, labels: &[(&str, &str)]) -> Result<DesiredObject, Failure> {
         let mut object = DesiredObject::new(API_VERSION, "MachineHealthCheck", target, basis);
-        object.overlay("metadata.labels", &labels_of_all(basis))?;
+        object.overlay(paths::metadata::LABELS, &labels_of_all(basis))?;
         object.own(&basis.blueprint.cluster)?;
-        object.set("spec.clusterName", basis.cluster_name(), Origin::Topology)?;
+        object.set(paths::CLUSTER_NAME, basis.cluster_name(), Origin::Topology)?;
         let labels: Value = labels.iter().map(|(name, value)| (*name, *value)).collect();
-        object.set("spec.selector.matchLabels", labels, Origin::Topology)?;
+        object.set(paths::worker::MATCH_LABELS, labels, Origin::Topology)?;
         let checks = &self.health_check.checks;
         let fields = [
             ("spec.checks.unhealthyNodeConditions", checks.unhealthy_node_conditions.given()),

@@ -2,15 +2,16 @@
 
 use super::{DesiredInputs, DesiredObject, clone, name_of, naming};
 use crate::topology::Failure;
-use model::hub::NameSubject;
 use model::hub::names::Names;
+use model::hub::{NameSubject, paths};
 
 /// The infrastructure cluster (DS-08). The Cluster does not own it yet: providers start when they see that owner, which
 /// Cluster API sets when the Cluster refers to the object (DS-09).
 pub(super) fn compute(basis: DesiredInputs<'_>, names: &mut dyn Names) -> Result<DesiredObject, Failure> {
     let current = basis.current.infrastructure.as_ref();
     let naming = &basis.blueprint.class.spec.infrastructure.naming;
-    let generated = naming::templated(&naming.template, NameSubject::Cluster, "spec.infrastructure", basis, names)?;
+    let generated =
+        naming::templated(&naming.template, NameSubject::Cluster, paths::cluster_class::INFRASTRUCTURE, basis, names)?;
     let name = name_of(current).unwrap_or(generated);
     let mut object = clone::object(&basis.blueprint.infrastructure, &name, clone::CloneMetadata::default(), basis)?;
     object.keep_shim(current, basis)?;

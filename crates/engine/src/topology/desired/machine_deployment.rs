@@ -7,7 +7,7 @@ use super::machine_pool::add_timeouts;
 use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
-use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, RolloutSpec, RolloutStrategy, label};
+use model::hub::{MachineDeploymentClass, MachineDeploymentTopology, RolloutSpec, RolloutStrategy, label, paths};
 
 /// The fields of a machine deployment (DS-26, DS-28). Without `replicas`, another controller sets them (DS-31, DEC-24).
 pub(super) fn add_fields(
@@ -21,23 +21,23 @@ pub(super) fn add_fields(
         label::CLUSTER_NAME: basis.cluster_name(), label::OWNED: "", label::DEPLOYMENT_NAME: topology.name,
     });
     // A selector prevents the default of admission (DS-30).
-    worker.set("spec.selector.matchLabels", selector, Origin::Topology)?;
-    layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
+    worker.set(paths::worker::MATCH_LABELS, selector, Origin::Topology)?;
+    layers.set_from_topology(worker, paths::REPLICAS, "replicas", &topology.replicas)?;
     let of_control_plane = &basis.blueprint.topology().control_plane.rollout;
     add_rollout(worker, &topology.rollout, &class.rollout, of_control_plane, layers)?;
     let (ours, theirs) = (&topology.deletion, &class.deletion);
-    layers.set(worker, "spec.deletion.order", "deletion.order", &ours.order, &theirs.order)?;
+    layers.set(worker, paths::worker::DELETION_ORDER, "deletion.order", &ours.order, &theirs.order)?;
     add_timeouts(worker, ours, theirs, layers)?;
     let from = "healthCheck.remediation.maxInFlight";
     let (ours, theirs) = (&topology.health_check.remediation, &class.health_check.remediation);
-    layers.set(worker, "spec.remediation.maxInFlight", from, &ours.max_in_flight, &theirs.max_in_flight)?;
+    layers.set(worker, paths::worker::MAX_IN_FLIGHT, from, &ours.max_in_flight, &theirs.max_in_flight)?;
     let (ours, theirs) = (&topology.failure_domain, &class.failure_domain);
-    layers.set(worker, "spec.template.spec.failureDomain", "failureDomain", ours, theirs)?;
+    layers.set(worker, paths::worker::FAILURE_DOMAIN, "failureDomain", ours, theirs)?;
     let (ours, theirs) = (&topology.min_ready_seconds, &class.min_ready_seconds);
-    layers.set(worker, "spec.template.spec.minReadySeconds", "minReadySeconds", ours, theirs)?;
+    layers.set(worker, paths::worker::MIN_READY_SECONDS, "minReadySeconds", ours, theirs)?;
     let (ours, theirs) = (&topology.readiness_gates, &class.readiness_gates);
-    layers.set(worker, "spec.template.spec.readinessGates", "readinessGates", ours, theirs)?;
-    layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
+    layers.set(worker, paths::worker::READINESS_GATES, "readinessGates", ours, theirs)?;
+    layers.set(worker, paths::worker::TAINTS, "taints", &topology.taints, &class.taints)
 }
 
 /// Sets the rollout: that of the topology if it has any field, else the strategy of the class (DS-27).
@@ -54,13 +54,12 @@ fn add_rollout(
     } else {
         (&topology.strategy, &nothing)
     };
-    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &rfc3339(&topology.after))?;
-    layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
+    layers.set_from_topology(worker, paths::worker::ROLLOUT_AFTER, "rollout.after", &rfc3339(&topology.after))?;
+    layers.set(worker, paths::worker::ROLLOUT_STRATEGY, "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
     let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
     let from = "rollout.strategy.rollingUpdate.maxSurge";
-    layers.set(worker, "spec.rollout.strategy.rollingUpdate.maxSurge", from, &ours.max_surge, &theirs.max_surge)?;
-    let (path, from) =
-        ("spec.rollout.strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable");
+    layers.set(worker, paths::worker::MAX_SURGE, from, &ours.max_surge, &theirs.max_surge)?;
+    let (path, from) = (paths::worker::MAX_UNAVAILABLE, "rollout.strategy.rollingUpdate.maxUnavailable");
     layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
 }
 

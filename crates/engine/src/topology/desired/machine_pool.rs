@@ -3,7 +3,7 @@
 use super::DesiredObject;
 use super::layers::Layers;
 use crate::topology::Failure;
-use model::hub::{MachineDeletion, MachinePoolClass, MachinePoolTopology};
+use model::hub::{MachineDeletion, MachinePoolClass, MachinePoolTopology, paths};
 
 /// The fields of a machine pool (DS-36).
 pub(super) fn add_fields(
@@ -12,13 +12,13 @@ pub(super) fn add_fields(
     class: &MachinePoolClass,
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
-    layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
+    layers.set_from_topology(worker, paths::REPLICAS, "replicas", &topology.replicas)?;
     let (ours, theirs) = (&topology.failure_domains, &class.failure_domains);
     layers.set(worker, "spec.failureDomains", "failureDomains", ours, theirs)?;
     let (ours, theirs) = (&topology.min_ready_seconds, &class.min_ready_seconds);
-    layers.set(worker, "spec.template.spec.minReadySeconds", "minReadySeconds", ours, theirs)?;
+    layers.set(worker, paths::worker::MIN_READY_SECONDS, "minReadySeconds", ours, theirs)?;
     add_timeouts(worker, &topology.deletion, &class.deletion, layers)?;
-    layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
+    layers.set(worker, paths::worker::TAINTS, "taints", &topology.taints, &class.taints)
 }
 
 /// Sets the timeouts for the steps of a machine's deletion.

@@ -9,12 +9,12 @@ use crate::topology::current::CurrentWorker;
 use crate::topology::origin::Origin;
 use crate::topology::upgrade::DecidedUpgrade;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
-use crate::topology::{Failure, Interrupted, field_path};
+use crate::topology::{Failure, Interrupted};
 use golang::version::VersionText;
 use model::hub::names::Names;
 use model::hub::{
     MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass, MachinePoolTopology, NameSubject, Object,
-    TopologyMetadata, annotation,
+    TopologyMetadata, annotation, paths,
 };
 
 /// The workers of a kind, in the order of the topology (DS-24 to DS-38).
@@ -205,10 +205,10 @@ impl WorkerPlan<'_> {
         let is_for_the_engine =
             |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
         annotations.retain(|entry| !is_for_the_engine(entry.key));
-        for path in ["metadata.labels", "spec.template.metadata.labels"] {
+        for path in [paths::metadata::LABELS, paths::worker::MACHINE_LABELS] {
             worker.overlay(path, &labels)?;
         }
-        for path in ["metadata.annotations", "spec.template.metadata.annotations"] {
+        for path in [paths::metadata::ANNOTATIONS, paths::worker::MACHINE_ANNOTATIONS] {
             worker.overlay(path, &annotations)?;
         }
         Ok(())
@@ -223,12 +223,12 @@ fn add_common_fields(
     infrastructure: &Object,
     basis: DesiredInputs<'_>,
 ) -> Result<(), Failure> {
-    for path in ["spec.clusterName", "spec.template.spec.clusterName"] {
+    for path in [paths::CLUSTER_NAME, paths::worker::MACHINE_CLUSTER_NAME] {
         worker.set(path, basis.cluster_name(), Origin::Topology)?;
     }
-    worker.set(field_path::WORKER_VERSION, version.as_str(), Origin::Cluster("spec.topology.version".into()))?;
-    worker.set(field_path::WORKER_BOOTSTRAP_REF, contract_ref(bootstrap), Origin::Topology)?;
-    worker.set(field_path::WORKER_INFRASTRUCTURE_REF, contract_ref(infrastructure), Origin::Topology)
+    worker.set(paths::worker::VERSION, version.as_str(), Origin::Cluster(paths::cluster::TOPOLOGY_VERSION.into()))?;
+    worker.set(paths::worker::BOOTSTRAP_CONFIG_REF, contract_ref(bootstrap), Origin::Topology)?;
+    worker.set(paths::worker::INFRASTRUCTURE_REF, contract_ref(infrastructure), Origin::Topology)
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use super::document::{Document, PatchMark, is_below};
 use super::items::ItemSlot;
 use super::trace::{ItemName, SkipReason, Skipped};
 use crate::topology::desired::DesiredObject;
-use crate::topology::field_path as paths;
+use crate::topology::field_path::{self, FieldPath};
 use crate::topology::origin::{Mark, Origin};
 use model::hub::contract::Contract;
-use model::hub::{Object, WrongType, annotation, label};
+use model::hub::{Object, WrongType, annotation, label, paths};
 use schema::field::Path;
 
 /// The source and target of a copied field, as dotted paths.
@@ -41,16 +41,16 @@ const KEPT_ANNOTATIONS: [&str; 2] = [annotation::CLONED_FROM_NAME, annotation::C
 
 /// Paths of the control plane that keep their computed value, if there is one: those of both contracts (PE-27).
 fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
-    let alike = [paths::REPLICAS, paths::VERSION, paths::ROLLOUT_AFTER, paths::MACHINE_METADATA];
+    let alike = [paths::REPLICAS, paths::VERSION, paths::worker::ROLLOUT_AFTER, field_path::MACHINE_METADATA];
     let by_contract = [
-        paths::INFRASTRUCTURE_REF,
-        paths::READINESS_GATES,
-        paths::TAINTS,
-        paths::DRAIN_TIMEOUT,
-        paths::DETACH_TIMEOUT,
-        paths::DELETION_TIMEOUT,
+        field_path::INFRASTRUCTURE_REF,
+        field_path::READINESS_GATES,
+        field_path::TAINTS,
+        field_path::DRAIN_TIMEOUT,
+        field_path::DETACH_TIMEOUT,
+        field_path::DELETION_TIMEOUT,
     ];
-    let both = |path: paths::FieldPath| [path.at(Contract::V1Beta1), path.at(Contract::V1Beta2)];
+    let both = |path: FieldPath| [path.at(Contract::V1Beta1), path.at(Contract::V1Beta2)];
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 

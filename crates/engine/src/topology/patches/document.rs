@@ -10,12 +10,15 @@ use serde_json::{Map, Value};
 use super::pointer::{self, Pointer, PointerError, PointerTarget, SetOperation};
 use crate::topology::origin::PatchOrigin;
 use golang::json::{self, Weight};
-use model::hub::type_of;
+use model::hub::{paths, type_of};
 use schema::field::{Path, shortened};
 
 /// The fields that patches can change, as dotted paths and as pointers (PE-21).
-const PLACES: [(&str, &str); 3] =
-    [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
+const PLACES: [(&str, &str); 3] = [
+    ("spec", "/spec"),
+    (paths::metadata::LABELS, "/metadata/labels"),
+    (paths::metadata::ANNOTATIONS, "/metadata/annotations"),
+];
 
 /// Maximum bytes of extension patches for one Cluster, decoded and with the values that they copy: `copy` operations
 /// can double a document (DEC-44).

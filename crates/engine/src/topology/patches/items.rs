@@ -14,7 +14,7 @@ use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, field_path};
 use model::hub::contract::Contract;
-use model::hub::{Object, annotation};
+use model::hub::{Object, annotation, paths};
 
 /// One use of a template of the class.
 #[derive(Debug)]
@@ -103,8 +103,14 @@ pub(super) fn collect<'a>(
     };
     let infrastructure = &desired.infrastructure.object;
     let mut items = vec![
-        item(ItemSlot::Infrastructure, &blueprint.infrastructure, infrastructure, cluster, "spec.infrastructureRef"),
-        item(ItemSlot::ControlPlane, &blueprint.control_plane, control_plane, cluster, "spec.controlPlaneRef"),
+        item(ItemSlot::Infrastructure, &blueprint.infrastructure, infrastructure, cluster, paths::INFRASTRUCTURE_REF),
+        item(
+            ItemSlot::ControlPlane,
+            &blueprint.control_plane,
+            control_plane,
+            cluster,
+            paths::cluster::CONTROL_PLANE_REF,
+        ),
     ];
     if let (Some(template), Some(machines)) = (&blueprint.control_plane_machines, &desired.control_plane.machines) {
         let path = field_path::INFRASTRUCTURE_REF.at(contract);
@@ -148,12 +154,12 @@ fn worker_items<'a>(
     };
     let (bootstrap, infrastructure) = (&worker.bootstrap.object, &worker.infrastructure.object);
     Ok([
-        item(WorkerTemplateKind::Bootstrap, &templates.bootstrap, bootstrap, "spec.template.spec.bootstrap.configRef"),
+        item(WorkerTemplateKind::Bootstrap, &templates.bootstrap, bootstrap, paths::worker::BOOTSTRAP_CONFIG_REF),
         item(
             WorkerTemplateKind::Infrastructure,
             &templates.infrastructure,
             infrastructure,
-            "spec.template.spec.infrastructureRef",
+            paths::worker::INFRASTRUCTURE_REF,
         ),
     ])
 }
@@ -256,7 +262,7 @@ fn child<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
 
 /// Replaces labels and annotations by those of an object (PE-05).
 fn give_metadata(metadata: &mut Value, desired: &Object) {
-    for (name, path) in [("labels", "metadata.labels"), ("annotations", "metadata.annotations")] {
+    for (name, path) in [("labels", paths::metadata::LABELS), ("annotations", paths::metadata::ANNOTATIONS)] {
         match desired.at(path) {
             Some(entries) => *child(metadata, name) = entries.clone(),
             None => {

@@ -11,7 +11,7 @@ use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, Des
 use crate::topology::worker::WorkerKind;
 use golang::json;
 use golang::template::{RenderLimits, Rendered, ValueError};
-use model::hub::{Cluster, Object, VariableValue, annotation};
+use model::hub::{Cluster, Object, VariableValue, annotation, paths};
 
 /// The variable that contains the builtin variables.
 const BUILTIN: &str = "builtin";
@@ -231,7 +231,7 @@ fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value 
     let object = &desired.control_plane.object;
     let mut members = Map::new();
     put_text(&mut members, "name", object.name());
-    put_text(&mut members, "version", object.at("spec.version").and_then(Value::as_str).unwrap_or_default());
+    put_text(&mut members, "version", object.version());
     if let Some(replicas) = replicas {
         members.insert("replicas".to_owned(), replicas.into());
     }
@@ -248,12 +248,11 @@ fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value 
 fn worker(desired: &DesiredWorker) -> Value {
     let object = &desired.worker.object;
     let mut members = Map::new();
-    let version = object.at("spec.template.spec.version").and_then(Value::as_str);
-    put_text(&mut members, "version", version.unwrap_or_default());
+    put_text(&mut members, "version", object.machine_version());
     put_text(&mut members, "class", &desired.class);
     put_text(&mut members, "name", object.name());
     put_text(&mut members, "topologyName", &desired.topology_name);
-    if let Some(replicas) = object.at("spec.replicas") {
+    if let Some(replicas) = object.at(paths::REPLICAS) {
         members.insert("replicas".to_owned(), replicas.clone());
     }
     put_metadata(&mut members, object);
@@ -276,7 +275,7 @@ fn put_metadata(members: &mut Map<String, Value>, object: &Object) {
         let entries = object.at(path)?.as_object()?.iter();
         Some(collect(entries.map(|(name, value)| (&**name, value.clone()))))
     };
-    let (labels, annotations) = (map("metadata.labels"), map("metadata.annotations"));
+    let (labels, annotations) = (map(paths::metadata::LABELS), map(paths::metadata::ANNOTATIONS));
     if labels.is_some() || annotations.is_some() {
         let metadata = metadata(labels.unwrap_or_default(), annotations.unwrap_or_default());
         members.insert("metadata".to_owned(), metadata);

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{PlanStep, TopologyPart};
 use crate::topology::worker::WorkerKind;
-use model::hub::Object;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
+use model::hub::{Object, paths};
 
 const ROLLOUT: &str = "spec.rollout";
 
@@ -37,7 +37,7 @@ fn in_place_of(from: &Value, default: Value) -> Value {
 
 /// `spec.rollout` of a machine deployment that only sets the type of its strategy.
 fn defaults(sent: &Object) -> Value {
-    match sent.at("spec.rollout.strategy.type").and_then(Value::as_str) {
+    match sent.at(paths::worker::ROLLOUT_STRATEGY).and_then(Value::as_str) {
         Some(ROLLING_UPDATE) | None => {
             let bounds = json!({"maxSurge": MAX_SURGE, "maxUnavailable": MAX_UNAVAILABLE});
             json!({"strategy": {"type": ROLLING_UPDATE, "rollingUpdate": bounds}})

@@ -7,7 +7,7 @@ use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::topology::refusals::{completed, definition_of};
 use model::hub::contract::definition_name;
-use model::hub::{GROUP, Object, version_of};
+use model::hub::{GROUP, Object, paths, version_of};
 use model::world::{DryRun, DryRunCall, Found, World};
 use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSchema, OwnershipChange};
 
@@ -74,7 +74,7 @@ impl ObjectDifference {
         origins: &Origins,
         old: Option<&Origins>,
     ) -> Self {
-        let owners = |object: &Object| object.at("metadata.managedFields").cloned();
+        let owners = |object: &Object| object.at(paths::metadata::MANAGED_FIELDS).cloned();
         let changes = ssa::changes(&current.to_value(), &desired.to_value(), schema, UNCOMPARED);
         ObjectDifference {
             changes_owners: owners(current) != owners(desired),
@@ -121,7 +121,7 @@ impl Comparison<'_> {
             Err(Failure::NotAsked) => return Ok(ObjectDifference::none()),
             schema => schema?,
         };
-        let version = current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+        let version = current.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
         let local = self.compare_locally(current, sent, origins, &schema, self.world.is_tried(&version))?;
         if local.is_empty() {
             return Ok(local);
@@ -239,7 +239,8 @@ fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
 
 /// The entries of an object's field managers.
 pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
-    ManagedFields::all_in(object.at("metadata.managedFields")).map_err(|error| Failure::Unreadable(error.to_string()))
+    ManagedFields::all_in(object.at(paths::metadata::MANAGED_FIELDS))
+        .map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
 /// The field owners of an object from a file: those of `managedFields`; without an entry of ours, we own the fields
@@ -335,11 +336,11 @@ fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> 
 /// When the endpoint has a value of the wrong type.
 pub fn sent(desired: &Object) -> Result<Object, Failure> {
     let mut ignored: Vec<&[&str]> = Vec::new();
-    if desired.read("spec.controlPlaneEndpoint")?.is_some() {
-        if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {
+    if desired.read(paths::cluster::CONTROL_PLANE_ENDPOINT)?.is_some() {
+        if desired.text(paths::cluster::CONTROL_PLANE_ENDPOINT_HOST)? == Some("") {
             ignored.push(HOST);
         }
-        if desired.integer("spec.controlPlaneEndpoint.port")? == Some(0) {
+        if desired.integer(paths::cluster::CONTROL_PLANE_ENDPOINT_PORT)? == Some(0) {
             ignored.push(PORT);
         }
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Certainty, Roll, TopologyPart};
 use crate::topology::worker::WorkerKind;
+use model::hub::paths;
 use model::world::{ObjectSet, Selection};
 
 /// The hooks of updates in place.
@@ -25,7 +26,9 @@ pub fn updater(objects: &ObjectSet) -> Option<String> {
         })
     });
     let mut configs = configs.iter().flatten();
-    configs.find(|config| updates_in_place(config.at("status.handlers"))).map(|config| config.name().to_owned())
+    configs
+        .find(|config| updates_in_place(config.at(paths::extension_config::HANDLERS)))
+        .map(|config| config.name().to_owned())
 }
 
 /// Whether `status.handlers` of an ExtensionConfig has a handler of these hooks.

@@ -4,7 +4,7 @@ use super::difference::{Comparison, UNCOMPARED, recorded, schema};
 use super::{ChangedField, MANAGER};
 use crate::topology::Failure;
 use crate::topology::origin::is_below;
-use model::hub::Object;
+use model::hub::{Object, paths};
 use schema::ssa::{self, MergeSchema};
 
 impl Comparison<'_> {
@@ -46,7 +46,7 @@ fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Cha
 
 /// Owners are set again, and the cloning controller writes the origin of a clone.
 fn is_content(path: &str) -> bool {
-    ["spec", "metadata.labels", "metadata.annotations"].into_iter().any(|above| is_below(path, above))
+    ["spec", paths::metadata::LABELS, paths::metadata::ANNOTATIONS].into_iter().any(|above| is_below(path, above))
 }
 
 #[cfg(test)]

@@ -8,20 +8,19 @@ use serde_json::Value;
 use super::{PlanStep, StepAction, TopologyPart};
 use crate::topology::conditions::with_type;
 use crate::topology::worker::API_VERSION;
-use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use model::rollouts::RolloutOwner;
 use model::world::{Found, Selection, World};
 
 /// Default validity of kubeadm's certificates in days.
 const VALID_DAYS: i64 = 365;
-const DAYS: [&str; 2] = ["spec.rollout.before.certificatesExpiryDays", "spec.rolloutBefore.certificatesExpiryDays"];
 const VALIDITY: &str = "spec.kubeadmConfigSpec.clusterConfiguration.certificateValidityPeriodDays";
 const ON_DELETE: &str = "OnDelete";
-const STRATEGY: &str = "spec.rollout.strategy.type";
 
 /// Whether a new strategy replaces outdated machines, which `OnDelete` keeps (ROLL-11).
 pub(super) fn begins_to_replace(step: &PlanStep, before: &Object) -> bool {
-    let is_on_delete = |object: &Object| object.at(STRATEGY).and_then(Value::as_str) == Some(ON_DELETE);
+    let is_on_delete =
+        |object: &Object| object.at(paths::worker::ROLLOUT_STRATEGY).and_then(Value::as_str) == Some(ON_DELETE);
     is_on_delete(before) && step.sent.as_deref().is_some_and(|sent| !is_on_delete(sent))
 }
 
@@ -31,15 +30,18 @@ pub(super) fn outdated_already(deployment: &Object, world: &World) -> i64 {
     let machines = machines_of(deployment, world);
     if machines.is_empty() {
         let number = |path: &str| deployment.at(path).and_then(Value::as_i64);
-        let current = number("status.upToDateReplicas").or_else(|| number("status.updatedReplicas"));
-        return number("status.replicas").zip(current).map_or(0, |(all, current)| all.saturating_sub(current).max(0));
+        let current =
+            number(paths::status::UP_TO_DATE_REPLICAS).or_else(|| number(paths::control_plane::UPDATED_REPLICAS));
+        return number(paths::status::REPLICAS)
+            .zip(current)
+            .map_or(0, |(all, current)| all.saturating_sub(current).max(0));
     }
     let outdated = machines.iter().filter(|machine| is_outdated(machine, deployment, world));
     i64::try_from(outdated.count()).unwrap_or(i64::MAX)
 }
 
 fn machines_of(deployment: &Object, world: &World) -> Vec<Arc<Object>> {
-    let labels = deployment.texts("spec.selector.matchLabels").unwrap_or_default();
+    let labels = deployment.texts(paths::worker::MATCH_LABELS).unwrap_or_default();
     if labels.is_empty() || !world.is_offline() {
         return Vec::new();
     }
@@ -57,7 +59,7 @@ fn machines_of(deployment: &Object, world: &World) -> Vec<Arc<Object>> {
 /// Whether a machine is outdated by its condition; without one, whether its MachineSet has another template than the
 /// MachineDeployment.
 fn is_outdated(machine: &Object, deployment: &Object, world: &World) -> bool {
-    let up_to_date = with_type(machine.at("status.conditions"), "UpToDate").next();
+    let up_to_date = with_type(machine.at(paths::status::CONDITIONS), "UpToDate").next();
     if let Some(condition) = up_to_date.filter(|one| one["status"] != "Unknown") {
         return condition["status"] == "False";
     }
@@ -69,13 +71,13 @@ fn is_outdated(machine: &Object, deployment: &Object, world: &World) -> bool {
         ["version", "bootstrap", "infrastructureRef", "failureDomain"].map(|name| format!("spec.template.spec.{name}"));
     match set {
         Some(set) => fields.iter().any(|path| set.at(path) != deployment.at(path)),
-        None => machine.at("spec.version") != deployment.at("spec.template.spec.version"),
+        None => machine.at(paths::VERSION) != deployment.at(paths::worker::VERSION),
     }
 }
 
 /// The `certificatesExpiryDays` of a control plane.
 fn days_of(object: &Object) -> Option<i64> {
-    DAYS.iter().find_map(|path| object.at(path)?.as_i64())
+    paths::control_plane::CERTIFICATES_EXPIRY_DAYS.iter().find_map(|path| object.at(path)?.as_i64())
 }
 
 /// Whether the controller of a control plane replaces machines before their certificates expire (ROLL-6).
@@ -115,7 +117,7 @@ pub(super) fn certificate_note(
         ));
     }
     let due = |machine: &Arc<Object>| {
-        let expires = machine.at("status.certificatesExpiryDate")?.as_str()?.parse::<Timestamp>().ok()?;
+        let expires = machine.at(paths::machine::CERTIFICATES_EXPIRY)?.as_str()?.parse::<Timestamp>().ok()?;
         expires.checked_sub(SignedDuration::from_hours(days.checked_mul(24)?)).ok()
     };
     let later: Vec<Timestamp> =

@@ -15,7 +15,7 @@ use crate::topology::holds::{HeldPart, HeldReason, PausedBy};
 use crate::topology::origin::is_below;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, replicas_within};
-use model::hub::{Object, annotation, group_of, label};
+use model::hub::{Object, annotation, group_of, label, paths};
 use model::rollouts::{
     Decider, LeafDifference, RolloutEffect, RolloutOwner, RolloutRule, differences, initialized_as_joined, is_stricter,
     rule_for,
@@ -155,7 +155,7 @@ pub(super) fn notes(steps: &[PlanStep]) -> impl Iterator<Item = String> {
 pub(super) fn default_replicas(steps: &mut [PlanStep]) {
     for step in steps {
         let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
-        for change in step.changes.iter_mut().filter(|change| change.path == REPLICAS && change.to.is_none()) {
+        for change in step.changes.iter_mut().filter(|change| change.path == paths::REPLICAS && change.to.is_none()) {
             let had = change.from.as_ref().and_then(Value::as_i64);
             change.to = defaulted(owner, sent, had).map(Value::from);
         }
@@ -332,7 +332,7 @@ impl RollContext<'_> {
 
     /// The differences that make a controller replace machines.
     fn decisive<'a>(&self, step: &'a PlanStep, owner: RolloutOwner, before: &Object) -> Vec<DecisiveLeaf<'a>> {
-        let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
+        let version = step.sent.as_ref().map_or("", |sent| sent.version());
         let leaves = step
             .changes
             .iter()
@@ -396,7 +396,7 @@ impl RollContext<'_> {
         if configs.is_empty() {
             return (1, true);
         }
-        let ran_init = |config: &Arc<Object>| config.at("spec.joinConfiguration.controlPlane").is_none();
+        let ran_init = |config: &Arc<Object>| config.at(paths::bootstrap::JOIN_CONTROL_PLANE).is_none();
         (i64::from(configs.iter().any(ran_init)), false)
     }
 
@@ -406,7 +406,7 @@ impl RollContext<'_> {
         let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
         let machines = self.control_plane_machine_objects(API_VERSION, "Machine", before);
         let expires = |machine: &Arc<Object>| {
-            let date = machine.at("status.certificatesExpiryDate")?.as_str()?.parse::<Timestamp>().ok()?;
+            let date = machine.at(paths::machine::CERTIFICATES_EXPIRY)?.as_str()?.parse::<Timestamp>().ok()?;
             Some(date.as_second().saturating_sub(now.as_second()) <= days.saturating_mul(24 * 60 * 60))
         };
         let number = machines.iter().filter(|machine| expires(machine) == Some(true)).count();
@@ -504,7 +504,7 @@ fn stays_initialized(step: &PlanStep, before: &Object) -> bool {
 
 /// Whether the object is older than `rollout.after` (ROLL-6, ROLL-10); the age of an object from a file is unknown.
 fn was_made_before(decisive: &[DecisiveLeaf<'_>], before: &Object) -> bool {
-    let made = time(before.at("metadata.creationTimestamp"));
+    let made = time(before.at(paths::metadata::CREATION_TIMESTAMP));
     let after = decisive
         .iter()
         .filter(|(_, row)| row.effect == RolloutEffect::ReplacesAfter)
@@ -516,8 +516,6 @@ fn was_made_before(decisive: &[DecisiveLeaf<'_>], before: &Object) -> bool {
 fn time(value: Option<&Value>) -> Option<Timestamp> {
     value?.as_str()?.parse().ok()
 }
-
-const REPLICAS: &str = "spec.replicas";
 
 fn blank(step: &PlanStep) -> Roll {
     Roll {
@@ -549,7 +547,7 @@ fn removed(step: &PlanStep, owner: RolloutOwner, before: &Object) -> Roll {
 fn replicas(owner: RolloutOwner, object: &Object) -> Option<i64> {
     let number = |path: &str| object.at(path).and_then(Value::as_i64);
     let default = || if is_autoscaled(object) { None } else { defaulted(owner, object, None) };
-    number(REPLICAS).or_else(|| number("status.replicas")).or_else(default)
+    number(paths::REPLICAS).or_else(|| number(paths::status::REPLICAS)).or_else(default)
 }
 
 fn is_autoscaled(object: &Object) -> bool {
@@ -575,7 +573,7 @@ fn why_unknown(machines: &MachineCounts, step: &PlanStep, before: Option<&Arc<Ob
 /// The old and the new number of machines. A number that is not applied does not change.
 fn scaling(step: &PlanStep, owner: RolloutOwner, before: &Object) -> (Option<i64>, Option<i64>) {
     let had = replicas(owner, before);
-    let change = step.changes.iter().find(|change| change.path == REPLICAS);
+    let change = step.changes.iter().find(|change| change.path == paths::REPLICAS);
     match change {
         Some(change) => (had, change.to.as_ref().and_then(Value::as_i64)),
         None => (had, had),
@@ -637,11 +635,11 @@ fn strategy<'a>(step: &'a PlanStep, field: &str) -> Option<&'a Value> {
 
 /// Whether an object is paused (ROLL-18).
 fn is_paused(object: &Object) -> bool {
-    object.annotation(annotation::PAUSED).is_some() || object.at("spec.paused") == Some(&Value::Bool(true))
+    object.annotation(annotation::PAUSED).is_some() || object.is_paused()
 }
 
 fn is_version(path: &str) -> bool {
-    path.ends_with("spec.version")
+    path.ends_with(paths::VERSION)
 }
 
 /// The reason for the change of a template: its kind, and its first changed field.

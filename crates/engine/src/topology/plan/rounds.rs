@@ -15,7 +15,7 @@ use crate::topology::upgrade::{Tracker, is_deployment_upgrading};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Computation, Failure, ObservedState};
 use model::hub::names::DeterministicNames;
-use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use model::world::Found;
 
 /// The steps of workers that upgrade one after the other.
@@ -118,7 +118,7 @@ fn rounds(plan: Plan, numbers: &BTreeMap<WorkerName<'_>, usize>) -> Option<Vec<V
 /// Whether the machines of each machine deployment are its alone, so that no step is about those of another.
 fn have_own_machines(current: &Current) -> bool {
     current.machine_deployments.iter().all(|(name, worker)| {
-        let selector = worker.object.texts("spec.selector.matchLabels").unwrap_or_default();
+        let selector = worker.object.texts(paths::worker::MATCH_LABELS).unwrap_or_default();
         selector.get(label::DEPLOYMENT_NAME) == Some(name)
     })
 }

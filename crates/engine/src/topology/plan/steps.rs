@@ -11,7 +11,7 @@ use super::{AppliedState, Certainty, ChangedField, Plan, PlanStep, StepAction, T
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::failure::DeniedChange;
-use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
+use crate::topology::field_path::INFRASTRUCTURE_REF;
 use crate::topology::holds::{HeldPart, HeldReason};
 use crate::topology::hooks::HookTracker;
 use crate::topology::origin::{Origin, Origins};
@@ -22,7 +22,7 @@ use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, ObservedState};
 use model::hub::contract::Contract;
 use model::hub::names::{Names, prefixed};
-use model::hub::{Cluster, Object, ObjectRef, annotation, label};
+use model::hub::{Cluster, Object, ObjectRef, annotation, label, paths};
 use model::world::{Found, Selection, World};
 
 impl Plan {
@@ -139,7 +139,7 @@ impl Planner<'_> {
                 return Ok(None);
             };
             let name = self.successor(&part, &lost);
-            sent.set("metadata.name", json!(name))?;
+            sent.set(paths::metadata::NAME, json!(name))?;
             self.replace_lost(part, sent, origins, lost);
             return Ok(Some(name));
         };
@@ -169,8 +169,8 @@ impl Planner<'_> {
         }
         let old = current.name().to_owned();
         let name = self.successor(&part, &old);
-        sent.set("metadata.name", json!(name))?;
-        sent.remove("metadata.uid");
+        sent.set(paths::metadata::NAME, json!(name))?;
+        sent.remove(paths::metadata::UID);
         let reason = "its spec changes; templates are replaced, not updated".to_owned();
         self.write(StepAction::Rotate, part, sent, origins, difference, reason);
         if let Some(step) = self.steps.last_mut() {
@@ -204,11 +204,11 @@ impl Planner<'_> {
             }
             TopologyPart::Bootstrap(kind, name) => {
                 let CurrentWorker { object, bootstrap, .. } = worker(kind, name)?;
-                (object, &[WORKER_BOOTSTRAP_REF], bootstrap)
+                (object, &[paths::worker::BOOTSTRAP_CONFIG_REF], bootstrap)
             }
             TopologyPart::WorkerInfrastructure(kind, name) => {
                 let CurrentWorker { object, infrastructure, .. } = worker(kind, name)?;
-                (object, &[WORKER_INFRASTRUCTURE_REF], infrastructure)
+                (object, &[paths::worker::INFRASTRUCTURE_REF], infrastructure)
             }
             _ => return None,
         };
@@ -274,8 +274,7 @@ impl Planner<'_> {
             [label::DEPLOYMENT_NAME, label::POOL_NAME].iter().any(|name| object.label(name).is_some())
         };
         let is_ours = |object: &Object| {
-            let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
-            let mut owners = owners.map(|owner| owner["uid"].as_str().unwrap_or_default());
+            let mut owners = object.owner_references().iter().map(|owner| owner["uid"].as_str().unwrap_or_default());
             !metadata.uid.is_empty() && owners.any(|uid| uid == metadata.uid)
         };
         let is_in_use = |object: &Object| {
@@ -332,8 +331,8 @@ impl Planner<'_> {
             }
         }
         let references = [
-            ("spec.infrastructureRef", &is.infrastructure_ref, &desired.infrastructure_ref),
-            ("spec.controlPlaneRef", &is.control_plane_ref, &desired.control_plane_ref),
+            (paths::INFRASTRUCTURE_REF, &is.infrastructure_ref, &desired.infrastructure_ref),
+            (paths::cluster::CONTROL_PLANE_REF, &is.control_plane_ref, &desired.control_plane_ref),
         ];
         for (path, from, to) in references {
             if from != to {
@@ -345,10 +344,10 @@ impl Planner<'_> {
             return;
         }
         for (path, value) in [
-            ("metadata.labels", json!(desired.labels)),
-            ("metadata.annotations", json!(desired.annotations)),
-            ("spec.infrastructureRef", Value::from(&desired.infrastructure_ref)),
-            ("spec.controlPlaneRef", Value::from(&desired.control_plane_ref)),
+            (paths::metadata::LABELS, json!(desired.labels)),
+            (paths::metadata::ANNOTATIONS, json!(desired.annotations)),
+            (paths::INFRASTRUCTURE_REF, Value::from(&desired.infrastructure_ref)),
+            (paths::cluster::CONTROL_PLANE_REF, Value::from(&desired.control_plane_ref)),
         ] {
             // This cannot fail: the patch was empty, so all parents are objects.
             let _ = patch.set(path, value);
@@ -448,10 +447,10 @@ impl Planner<'_> {
             let (was_infrastructure, was_bootstrap) = (current.infrastructure.as_ref(), current.bootstrap.as_ref());
             if is_deployment {
                 if let Some(new) = planner.template(of_infrastructure, infrastructure, was_infrastructure)? {
-                    worker.to_mut().object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+                    worker.to_mut().object.set(&format!("{}.name", paths::worker::INFRASTRUCTURE_REF), json!(new))?;
                 }
                 if let Some(new) = planner.template(of_bootstrap, bootstrap, was_bootstrap)? {
-                    worker.to_mut().object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
+                    worker.to_mut().object.set(&format!("{}.name", paths::worker::BOOTSTRAP_CONFIG_REF), json!(new))?;
                 }
             } else {
                 planner.object(of_infrastructure, infrastructure, was_infrastructure)?;
@@ -579,7 +578,7 @@ fn check_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
 /// Sets the uid of an updated object, so that a deleted object is not created again (SSA-05).
 fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
     if !current.uid().is_empty() {
-        sent.set("metadata.uid", json!(current.uid()))?;
+        sent.set(paths::metadata::UID, json!(current.uid()))?;
     }
     Ok(())
 }

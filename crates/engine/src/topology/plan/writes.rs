@@ -12,7 +12,7 @@ use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use golang::json::StringMap;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
-use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
+use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label, paths};
 use model::rollouts::RolloutOwner;
 use model::world::{Found, Record, Selection, World};
 use schema::ssa;
@@ -41,9 +41,9 @@ impl TopologySimulator {
         let world = World::new(Arc::new(self.facts.clone()));
         let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
         // A server would set a new one. Earlier dry runs of the object are no longer valid.
-        object.remove("metadata.resourceVersion");
+        object.remove(paths::metadata::RESOURCE_VERSION);
         if object.uid().is_empty() {
-            object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
+            object.set(paths::metadata::UID, json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
         }
         object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
@@ -121,11 +121,11 @@ impl TopologySimulator {
             return;
         };
         let mut object = Object::clone(&written);
-        if object.at("spec.replicas").is_none()
+        if object.at(paths::REPLICAS).is_none()
             && let Some(replicas) = defaulted(owner, &object, had_replicas(step))
         {
             // `spec` holds other fields.
-            let _ = object.set("spec.replicas", replicas.into());
+            let _ = object.set(paths::REPLICAS, replicas.into());
         }
         if owner == RolloutOwner::MachineDeployment {
             complete_strategy(&mut object);
@@ -147,18 +147,18 @@ impl TopologySimulator {
         let Found::Yes(found) = self.facts.cluster(key) else { return };
         let mut cluster = Cluster::clone(&found);
         let texts = |path: &str| StringMap::from(patch.texts(path).unwrap_or_default());
-        cluster.metadata.labels = texts("metadata.labels");
-        cluster.metadata.annotations = texts("metadata.annotations");
+        cluster.metadata.labels = texts(paths::metadata::LABELS);
+        cluster.metadata.annotations = texts(paths::metadata::ANNOTATIONS);
         let reference = |path: &'static str| crate::topology::field_path::contract_ref(patch, path).ok();
-        cluster.spec.infrastructure_ref = reference("spec.infrastructureRef").unwrap_or_default();
-        cluster.spec.control_plane_ref = reference("spec.controlPlaneRef").unwrap_or_default();
+        cluster.spec.infrastructure_ref = reference(paths::INFRASTRUCTURE_REF).unwrap_or_default();
+        cluster.spec.control_plane_ref = reference(paths::cluster::CONTROL_PLANE_REF).unwrap_or_default();
         self.facts.put_cluster(key.clone(), Record::readable(cluster));
     }
 
     /// Replaces the machines of a machine deployment by up-to-date ones.
     fn replace_machines(&mut self, deployment: &Object) {
-        let version = deployment.at("spec.template.spec.version").cloned();
-        let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
+        let version = deployment.at(paths::worker::VERSION).cloned();
+        let (Some(version), Ok(labels)) = (version, deployment.texts(paths::worker::MATCH_LABELS)) else { return };
         if !labels.contains_key(label::CLUSTER_NAME) {
             return;
         }
@@ -171,9 +171,9 @@ impl TopologySimulator {
         });
         for machine in machines {
             let mut machine = Object::clone(&machine);
-            let is_set = machine.set("spec.version", version.clone()).is_ok();
-            if machine.at("status.nodeInfo.kubeletVersion").is_some() {
-                let _ = machine.set("status.nodeInfo.kubeletVersion", version.clone());
+            let is_set = machine.set(paths::VERSION, version.clone()).is_ok();
+            if machine.at(paths::status::KUBELET_VERSION).is_some() {
+                let _ = machine.set(paths::status::KUBELET_VERSION, version.clone());
             }
             if is_set {
                 objects.put(Arc::new(machine));
@@ -201,25 +201,24 @@ fn has_only(stored: &Object, sent: &Object) -> bool {
 
 /// The number of replicas that a step changes.
 fn had_replicas(step: &PlanStep) -> Option<i64> {
-    let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
+    let change = step.changes.iter().find(|change| change.path == paths::REPLICAS)?;
     change.from.as_ref()?.as_i64()
 }
 
 /// Sets the default of admission for replicas that were removed (ROLL-13).
 fn keep_replicas(object: &mut Object, owner: RolloutOwner, step: &PlanStep) {
     let Some(had) = had_replicas(step) else { return };
-    if object.at("spec.replicas").is_none()
+    if object.at(paths::REPLICAS).is_none()
         && let Some(replicas) = defaulted(owner, object, Some(had))
     {
         // `spec` holds other fields.
-        let _ = object.set("spec.replicas", replicas.into());
+        let _ = object.set(paths::REPLICAS, replicas.into());
     }
 }
 
 /// Sets the default strategy of admission in a machine deployment (MA-28.2.3).
 fn complete_strategy(object: &mut Object) {
-    const TYPE: &str = "spec.rollout.strategy.type";
-    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or(ROLLING_UPDATE).to_owned();
+    let kind = object.at(paths::worker::ROLLOUT_STRATEGY).and_then(Value::as_str).unwrap_or(ROLLING_UPDATE).to_owned();
     let mut fill = |path: &str, value: Value| {
         if object.at(path).is_none() {
             // `spec` exists because it has other fields, and the parents are objects if they exist.
@@ -227,9 +226,9 @@ fn complete_strategy(object: &mut Object) {
         }
     };
     if kind == ROLLING_UPDATE {
-        fill(TYPE, kind.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxSurge", MAX_SURGE.into());
-        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", MAX_UNAVAILABLE.into());
+        fill(paths::worker::ROLLOUT_STRATEGY, kind.into());
+        fill(paths::worker::MAX_SURGE, MAX_SURGE.into());
+        fill(paths::worker::MAX_UNAVAILABLE, MAX_UNAVAILABLE.into());
     }
 }
 
@@ -237,14 +236,14 @@ fn complete_strategy(object: &mut Object) {
 fn provide(object: &mut Object, step: &PlanStep) {
     match &step.part {
         TopologyPart::ControlPlane => {
-            let version = object.at("spec.version").cloned();
-            object.remove("status.versions");
+            let version = object.at(paths::VERSION).cloned();
+            object.remove(paths::status::VERSIONS);
             if let Some(version) = version {
-                let _ = object.set("status.version", version);
+                let _ = object.set(paths::control_plane::STATUS_VERSION, version);
             }
         }
         TopologyPart::Worker(WorkerKind::MachinePool, _) => {
-            object.remove("status.nodeRefs");
+            object.remove(paths::worker::NODE_REFS);
         }
         _ => {}
     }

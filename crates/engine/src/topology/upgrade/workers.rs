@@ -8,17 +8,12 @@ use crate::topology::Failure;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use golang::version::{VersionText, without_build};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 use model::world::{Found, NodesOf, Selection, World};
-
-/// The path of a worker's version.
-pub(super) const VERSION: &str = "spec.template.spec.version";
-/// The path of the kubelet version of a Machine or Node.
-const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
 /// The version of a worker; `None` when it has none.
 fn version(worker: &Object) -> Result<Option<&str>, Failure> {
-    Ok(worker.text(VERSION)?.filter(|version| !version.is_empty()))
+    Ok(worker.text(paths::worker::VERSION)?.filter(|version| !version.is_empty()))
 }
 
 /// The versions of the workers that have one, as `read` takes them.
@@ -71,12 +66,12 @@ pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &
     };
     let mut is_upgrading = false;
     for machine in machines {
-        let has = machine.text("spec.version")?.filter(|version| !version.is_empty());
+        let has = machine.text(paths::VERSION)?.filter(|version| !version.is_empty());
         let has = has.ok_or_else(|| Failure::NoMachineVersion {
             machine: machine.reference().into(),
             owner: deployment.reference().into(),
         })?;
-        let runs = machine.text(KUBELET_VERSION)?.filter(|version| !version.is_empty());
+        let runs = machine.text(paths::status::KUBELET_VERSION)?.filter(|version| !version.is_empty());
         is_upgrading |= has != wanted || runs.is_some_and(|runs| without_build(runs) != without_build(wanted));
     }
     Ok(is_upgrading)
@@ -84,7 +79,7 @@ pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &
 
 /// The labels that a selector requires, including expressions with a single value.
 fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Failure> {
-    let mut labels = deployment.texts("spec.selector.matchLabels")?;
+    let mut labels = deployment.texts(paths::worker::MATCH_LABELS)?;
     for expression in deployment.list("spec.selector.matchExpressions")?.into_iter().flatten() {
         let text = |name: &str| expression.get(name).and_then(Value::as_str);
         let values = expression.get("values").and_then(Value::as_array).map(Vec::as_slice);
@@ -130,7 +125,7 @@ pub(super) fn upgrading_pools(
         for name in names {
             let node = nodes.get(&name);
             let node = node.ok_or_else(|| Failure::NoNode { node: name.clone(), pool: pool.reference() })?;
-            if without_build(node.text(KUBELET_VERSION)?.unwrap_or_default()) != without_build(version) {
+            if without_build(node.text(paths::status::KUBELET_VERSION)?.unwrap_or_default()) != without_build(version) {
                 upgrading.insert(pool.name().to_owned());
             }
         }
@@ -139,7 +134,7 @@ pub(super) fn upgrading_pools(
 }
 
 fn node_names(pool: &Object) -> Result<Vec<String>, Failure> {
-    let references = pool.list("status.nodeRefs")?.into_iter().flatten();
+    let references = pool.list(paths::worker::NODE_REFS)?.into_iter().flatten();
     let name = |reference: &Value| reference.get("name")?.as_str().map(str::to_owned);
     Ok(references.filter_map(name).collect())
 }

@@ -10,7 +10,7 @@ use super::context::ClusterContext;
 use crate::lifecycle::conditions::{ConditionState, Fallback, Reasons, aggregate, is_false, mirror, put, status};
 use crate::lifecycle::fields::{created, remaining};
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Maximum age of a machine without the condition `UpToDate`.
 const YOUNG: Duration = Duration::from_secs(10);
@@ -85,7 +85,8 @@ fn progress(ctx: &ClusterContext<'_>, name: &str, reasons: Reasons<'_>) -> Condi
 /// A provider object reduced to its name and one condition, from either of two places (CT-15.9); `None` without the
 /// condition.
 fn excerpt(object: &Object, name: &str) -> Option<Object> {
-    let list = object.at("status.v1beta2.conditions").or_else(|| object.at("status.conditions"))?.as_array()?;
+    let list =
+        object.at(paths::status::V1BETA2_CONDITIONS).or_else(|| object.at(paths::status::CONDITIONS))?.as_array()?;
     list.iter().find(|entry| entry.get("type").is_some_and(|it| it == name))?;
     let found = mirror(object, name, Fallback { flag: false, path: "", reasons: (name, name) });
     let ConditionState { status, reason, message, since } = found;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{is_of_kind, owners, reference, text};
+use crate::lifecycle::fields::{is_of_kind, text};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{ContractRef, Object, ObjectKey, label};
+use model::hub::{ContractRef, Object, ObjectKey, label, paths};
 
 /// A referenced object of the Cluster.
 pub(super) struct ReferencedObject {
@@ -18,7 +18,7 @@ pub(super) struct ReferencedObject {
 
 impl ReferencedObject {
     fn read(context: &StepContext<'_>, cluster: &Object, path: &str) -> Result<Self, StepError> {
-        let reference = reference(cluster, path);
+        let reference = cluster.contract_ref_at(path);
         let found = context.referenced(&reference, cluster.namespace())?;
         Ok(ReferencedObject { reference, found })
     }
@@ -53,7 +53,8 @@ impl<'a> ClusterContext<'a> {
     /// does not need its class (DEC-11).
     pub(super) fn gather(context: &'a StepContext<'a>, cluster: &'a Arc<Object>) -> Result<Self, StepError> {
         let key = cluster.key();
-        let has_topology = cluster.at("spec.topology").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+        let has_topology =
+            cluster.at(paths::cluster::TOPOLOGY).and_then(Value::as_object).is_some_and(|it| !it.is_empty());
         let class = if has_topology { class(context, cluster)? } else { None };
         let of_kind = |kind: &str| context.of_cluster(&GroupKind::core(kind), &key);
         let machines = of_kind("Machine")?;
@@ -64,8 +65,8 @@ impl<'a> ClusterContext<'a> {
             cluster,
             has_topology,
             class,
-            infrastructure: ReferencedObject::read(context, cluster, "spec.infrastructureRef")?,
-            control_plane: ReferencedObject::read(context, cluster, "spec.controlPlaneRef")?,
+            infrastructure: ReferencedObject::read(context, cluster, paths::INFRASTRUCTURE_REF)?,
+            control_plane: ReferencedObject::read(context, cluster, paths::cluster::CONTROL_PLANE_REF)?,
             pools: of_kind("MachinePool")?,
             deployments: of_kind("MachineDeployment")?,
             sets: of_kind("MachineSet")?,
@@ -83,7 +84,7 @@ impl<'a> ClusterContext<'a> {
     /// MachineSets without a MachineDeployment.
     pub(super) fn stand_alone_sets(&self) -> impl Iterator<Item = &Arc<Object>> {
         let deployment = GroupKind::core("MachineDeployment");
-        self.sets.iter().filter(move |set| !owners(set).iter().any(|owner| is_of_kind(owner, &deployment)))
+        self.sets.iter().filter(move |set| !set.owner_references().iter().any(|owner| is_of_kind(owner, &deployment)))
     }
 }
 

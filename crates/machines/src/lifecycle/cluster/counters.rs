@@ -8,14 +8,19 @@ use super::context::ClusterContext;
 use crate::lifecycle::conditions::is_true;
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{controller, number, set};
-use model::hub::Object;
 use model::hub::contract::Contract;
+use model::hub::{Object, paths};
 
 /// Names of the counters in the status of the Cluster.
 const NAMES: [&str; 5] = ["desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"];
 /// Paths of the counters of workers.
-const OF_WORKERS: [&str; 5] =
-    ["spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas", "status.upToDateReplicas"];
+const OF_WORKERS: [&str; 5] = [
+    paths::REPLICAS,
+    paths::status::REPLICAS,
+    paths::status::READY_REPLICAS,
+    paths::status::AVAILABLE_REPLICAS,
+    paths::status::UP_TO_DATE_REPLICAS,
+];
 
 /// A number for each name; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,10 +83,10 @@ fn of_control_plane(ctx: &ClusterContext<'_>) -> Result<Counters, StepError> {
     let [desired, replicas, ready, _, _] = OF_WORKERS;
     let desired = object.integer(desired)?;
     let (available, up_to_date) = match ctx.context.contract(object) {
-        Contract::V1Beta2 => (object.integer("status.availableReplicas")?, "status.upToDateReplicas"),
+        Contract::V1Beta2 => (object.integer(paths::status::AVAILABLE_REPLICAS)?, paths::status::UP_TO_DATE_REPLICAS),
         Contract::V1Beta1 => {
-            let unavailable = object.integer("status.unavailableReplicas")?.unwrap_or_default();
-            (desired.map(|desired| (desired - unavailable).max(0)), "status.updatedReplicas")
+            let unavailable = object.integer(paths::control_plane::UNAVAILABLE_REPLICAS)?.unwrap_or_default();
+            (desired.map(|desired| (desired - unavailable).max(0)), paths::control_plane::UPDATED_REPLICAS)
         }
     };
     Ok(Counters([desired, object.integer(replicas)?, object.integer(ready)?, available, object.integer(up_to_date)?]))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::context::{ClusterContext, ReferencedObject};
-use crate::lifecycle::fields::{is_to, owners};
+use crate::lifecycle::fields::is_to;
 use crate::lifecycle::step::Reconciliation;
 use model::hub::{Object, annotation};
 
@@ -87,7 +87,7 @@ impl<'a> ClusterWorkers<'a> {
 
     /// Deletes the objects owned by the Cluster; their owners delete the others.
     fn delete_owned(&self, ctx: &ClusterContext<'_>, step: &mut Reconciliation) {
-        let is_owned = |object: &&Arc<Object>| owners(object).iter().any(|owner| is_to(owner, ctx.cluster));
+        let is_owned = |object: &&Arc<Object>| object.owner_references().iter().any(|owner| is_to(owner, ctx.cluster));
         let owned = self.0.iter().flat_map(|(_, objects)| objects.iter()).filter(is_owned);
         for object in owned.filter(|object| !object.is_being_deleted()) {
             step.event("Deleting", format!("Deleting {} {}", object.kind(), object.name()));

@@ -3,11 +3,10 @@
 use serde_json::json;
 
 use super::context::ClusterContext;
-use super::references::{PROVISIONED, has_endpoint};
 use crate::lifecycle::contract::has_failed;
-use crate::lifecycle::fields::{flag, reference, set, text};
+use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Transitions of the phase: from, to, and condition. The phase of a new Cluster is empty.
 pub const CLUSTER_TRANSITIONS: &[(&str, &str, &str)] = &[
@@ -33,19 +32,19 @@ pub(super) fn write(ctx: Option<&ClusterContext<'_>>, after: &mut Object, step: 
     let parts = ctx.into_iter().flat_map(|ctx| [&ctx.infrastructure, &ctx.control_plane].map(|part| (ctx, part)));
     let mut found = parts.filter_map(|(ctx, part)| Some((ctx, part.found.as_ref()?)));
     let phase = compute_phase(after, found.any(|(ctx, part)| has_failed(ctx.context, part)));
-    if text(after, "status.phase") != phase {
-        set(after, "status.phase", json!(phase));
+    if after.phase() != phase {
+        set(after, paths::status::PHASE, json!(phase));
         step.event(phase, format!("The Cluster is now {phase}"));
     }
 }
 
 /// The phase: the last of these that holds. A failure is permanent, even if the provider withdraws it.
 fn compute_phase(cluster: &Object, has_failed: bool) -> &'static str {
-    let is_set = |path: &str| reference(cluster, path).is_defined();
+    let is_set = |path: &str| cluster.contract_ref_at(path).is_defined();
     let steps = [
-        ("Provisioning", is_set("spec.infrastructureRef") || is_set("spec.controlPlaneRef")),
-        ("Provisioned", flag(cluster, PROVISIONED) && has_endpoint(cluster)),
-        ("Failed", has_failed || text(cluster, "status.phase") == "Failed"),
+        ("Provisioning", is_set(paths::INFRASTRUCTURE_REF) || is_set(paths::cluster::CONTROL_PLANE_REF)),
+        ("Provisioned", cluster.is_infrastructure_provisioned() && cluster.has_control_plane_endpoint()),
+        ("Failed", has_failed || cluster.phase() == "Failed"),
         ("Deleting", cluster.is_being_deleted()),
     ];
     steps.into_iter().rfind(|(_, holds)| *holds).map_or("Pending", |(phase, _)| phase)
@@ -66,7 +65,7 @@ mod tests {
         let reference = json!({"apiGroup": "g.io", "kind": "FooCluster", "name": "x"});
         let all = [
             ("spec.infrastructureRef", reference),
-            (PROVISIONED, json!(true)),
+            (paths::status::INFRASTRUCTURE_PROVISIONED, json!(true)),
             ("spec.controlPlaneEndpoint", json!({"host": "h", "port": 1})),
             ("status.phase", json!("Failed")),
             ("metadata.deletionTimestamp", json!("2030-01-01T00:00:00Z")),

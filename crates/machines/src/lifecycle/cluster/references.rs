@@ -10,19 +10,14 @@ use serde_json::{Map, Value, json};
 use super::context::{ClusterContext, ReferencedObject};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::{Flag, terminal_failure};
-use crate::lifecycle::fields::{controller, flag, is_to, owner, owners, set, set_label, set_owner, text};
+use crate::lifecycle::fields::{controller, flag, is_to, owner, set, set_label, set_owner, text};
 use crate::lifecycle::step::Reconciliation;
 use model::hub::contract::Contract;
+use model::hub::paths::{cluster, status};
 use model::hub::{Object, label};
 
-/// Path of the flag that the infrastructure is provisioned.
-pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
-/// Path of the flag that the control plane is initialized.
-pub(super) const INITIALIZED: &str = "status.initialization.controlPlaneInitialized";
 /// Paths of terminal failures.
-pub(super) const FAILURE: [&str; 2] =
-    ["status.deprecated.v1beta1.failureReason", "status.deprecated.v1beta1.failureMessage"];
-const ENDPOINT: &str = "spec.controlPlaneEndpoint";
+pub(super) const FAILURE: [&str; 2] = [status::DEPRECATED_FAILURE_REASON, status::DEPRECATED_FAILURE_MESSAGE];
 /// Requeue interval for missing objects.
 const MISSING: Duration = Duration::from_secs(30);
 
@@ -39,17 +34,25 @@ pub(super) fn infrastructure(
     if !part.is_set() {
         // Clusters without an infrastructure object are not blocked; with a topology the reference is yet to be set.
         if !ctx.has_topology && !ctx.cluster.is_being_deleted() {
-            set(after, PROVISIONED, json!(true));
+            set(after, status::INFRASTRUCTURE_PROVISIONED, json!(true));
         }
         return Ok(());
     }
-    let Some(found) = connect(ctx, part, PROVISIONED, after, step)? else { return Ok(()) };
-    if !Flag::Provisioned.read(ctx.context, found)? && !flag(after, PROVISIONED) {
+    let Some(found) = connect(ctx, part, status::INFRASTRUCTURE_PROVISIONED, after, step)? else {
+        return Ok(());
+    };
+    if !Flag::Provisioned.read(ctx.context, found)? && !after.is_infrastructure_provisioned() {
         return Ok(());
     }
     copy_endpoint(found, after)?;
     copy_failure_domains(ctx, found, after)?;
-    raise(after, PROVISIONED, step, "InfrastructureProvisioned", "The infrastructure is provisioned");
+    raise(
+        after,
+        status::INFRASTRUCTURE_PROVISIONED,
+        step,
+        "InfrastructureProvisioned",
+        "The infrastructure is provisioned",
+    );
     Ok(())
 }
 
@@ -65,18 +68,18 @@ pub(super) fn control_plane(
     const MESSAGE: &str = "The API server of the control plane can be reached";
     let part = &ctx.control_plane;
     if !part.is_set() {
-        let has_node = |machine: &Arc<Object>| !text(machine, "status.nodeRef.name").is_empty();
+        let has_node = |machine: &Arc<Object>| !machine.node_name().is_empty();
         if !ctx.has_topology && ctx.control_plane_machines.iter().any(has_node) {
-            raise(after, INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
+            raise(after, status::CONTROL_PLANE_INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
         }
         return Ok(());
     }
-    let Some(found) = connect(ctx, part, INITIALIZED, after, step)? else { return Ok(()) };
-    if !Flag::ControlPlaneInitialized.read(ctx.context, found)? && !flag(after, INITIALIZED) {
+    let Some(found) = connect(ctx, part, status::CONTROL_PLANE_INITIALIZED, after, step)? else { return Ok(()) };
+    if !Flag::ControlPlaneInitialized.read(ctx.context, found)? && !after.is_control_plane_initialized() {
         return Ok(());
     }
     copy_endpoint(found, after)?;
-    raise(after, INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
+    raise(after, status::CONTROL_PLANE_INITIALIZED, step, "ControlPlaneInitialized", MESSAGE);
     Ok(())
 }
 
@@ -118,7 +121,9 @@ fn missing(
 fn adopt(ctx: &ClusterContext<'_>, found: &Arc<Object>, step: &mut Reconciliation) -> Result<(), StepError> {
     let cluster = ctx.cluster;
     let wanted = owner(cluster, ctx.has_topology);
-    if found.label(label::CLUSTER_NAME) == Some(cluster.name()) && owners(found).iter().any(|it| is_same(it, &wanted)) {
+    if found.label(label::CLUSTER_NAME) == Some(cluster.name())
+        && found.owner_references().iter().any(|it| is_same(it, &wanted))
+    {
         return Ok(());
     }
     if ctx.has_topology
@@ -161,38 +166,38 @@ fn copy_failure(found: &Object, after: &mut Object, step: &mut Reconciliation) {
     }
 }
 
-/// Whether a Cluster has a valid endpoint (CT-6.4).
-pub(super) fn has_endpoint(cluster: &Object) -> bool {
-    let port = cluster.at("spec.controlPlaneEndpoint.port").and_then(Value::as_i64).unwrap_or_default();
-    !text(cluster, "spec.controlPlaneEndpoint.host").is_empty() && port != 0
-}
-
 /// Copies the endpoint unless the Cluster has a valid one (CT-6.3); zero values count as absent (CT-5.13).
 ///
 /// # Errors
 /// When the host is invalid or the port out of range: the endpoint is permanent, and URLs are built from it.
 fn copy_endpoint(found: &Object, after: &mut Object) -> Result<(), StepError> {
-    if has_endpoint(after) {
+    if after.has_control_plane_endpoint() {
         return Ok(());
     }
     let wrong = |field: &str, wanted: &str| {
         let (kind, name) = (found.kind(), found.name());
-        StepError::failed(format!("{ENDPOINT}.{field} of {kind} {name} is not taken over: it is not {wanted}"))
+        StepError::failed(format!(
+            "spec.controlPlaneEndpoint.{field} of {kind} {name} is not taken over: it is not {wanted}"
+        ))
     };
     let mut endpoint = Map::new();
-    if let Some(host) = found.text("spec.controlPlaneEndpoint.host")?.filter(|host| !host.is_empty()) {
+    if let Some(host) = found.text(cluster::CONTROL_PLANE_ENDPOINT_HOST)?.filter(|host| !host.is_empty()) {
         if !is_host(host) {
             return Err(wrong("host", "a DNS name or an IP address"));
         }
         endpoint.insert("host".to_owned(), json!(host));
     }
-    if let Some(port) = found.integer("spec.controlPlaneEndpoint.port")?.filter(|port| *port != 0) {
+    if let Some(port) = found.integer(cluster::CONTROL_PLANE_ENDPOINT_PORT)?.filter(|port| *port != 0) {
         if !(1..=65535).contains(&port) {
             return Err(wrong("port", "a number from 1 to 65535"));
         }
         endpoint.insert("port".to_owned(), json!(port));
     }
-    set(after, ENDPOINT, if endpoint.is_empty() { Value::Null } else { Value::Object(endpoint) });
+    set(
+        after,
+        cluster::CONTROL_PLANE_ENDPOINT,
+        if endpoint.is_empty() { Value::Null } else { Value::Object(endpoint) },
+    );
     Ok(())
 }
 
@@ -217,19 +222,20 @@ fn is_host(text: &str) -> bool {
 
 /// Copies the current failure domains, sorted by name; removes the list if there are none (CT-6.6).
 fn copy_failure_domains(ctx: &ClusterContext<'_>, found: &Object, after: &mut Object) -> Result<(), StepError> {
-    const PATH: &str = "status.failureDomains";
     let mut domains: Vec<(String, Value)> = match ctx.context.contract(found) {
         Contract::V1Beta1 => {
-            found.members_at(PATH)?.into_iter().flatten().map(|(name, it)| (name.clone(), domain(name, it))).collect()
+            let members = found.members_at(status::FAILURE_DOMAINS)?.into_iter().flatten();
+            members.map(|(name, it)| (name.clone(), domain(name, it))).collect()
         }
         Contract::V1Beta2 => {
             let name = |it: &Value| it.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            found.list(PATH)?.into_iter().flatten().map(|it| (name(it), domain(&name(it), it))).collect()
+            let entries = found.list(status::FAILURE_DOMAINS)?.into_iter().flatten();
+            entries.map(|it| (name(it), domain(&name(it), it))).collect()
         }
     };
     domains.sort_by(|(a, _), (b, _)| a.cmp(b));
     let domains: Vec<Value> = domains.into_iter().map(|(_, domain)| domain).collect();
-    set(after, PATH, if domains.is_empty() { Value::Null } else { Value::Array(domains) });
+    set(after, status::FAILURE_DOMAINS, if domains.is_empty() { Value::Null } else { Value::Array(domains) });
     Ok(())
 }
 

@@ -5,12 +5,10 @@ use serde_json::Value;
 
 use super::context::{ClusterContext, ReferencedObject};
 use super::deletion::DeletionStage;
-use super::references::{INITIALIZED, PROVISIONED};
 use crate::lifecycle::conditions::{
     ConditionState, ConditionStatus, Fallback, Priority, SummaryPart, get, is_true, mirror, put, summary,
 };
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::flag;
 use model::hub::Object;
 use model::hub::contract::Contract;
 
@@ -33,14 +31,14 @@ pub(super) fn own_conditions(ctx: &ClusterContext<'_>, after: &mut Object) {
     let infrastructure = MirroredCondition {
         part: &ctx.infrastructure,
         source: "Ready",
-        done: flag(after, PROVISIONED),
+        done: after.is_infrastructure_provisioned(),
         path: Flag::Provisioned.path(Contract::V1Beta2),
         reasons: ("Ready", "NotReady"),
     };
     let control_plane = MirroredCondition {
         part: &ctx.control_plane,
         source: "Available",
-        done: flag(after, INITIALIZED),
+        done: after.is_control_plane_initialized(),
         path: Flag::ControlPlaneInitialized.path(Contract::V1Beta2),
         reasons: ("Available", "NotAvailable"),
     };
@@ -97,7 +95,7 @@ const WAITING: &str = "Waiting for the topology of the Cluster to be reconciled"
 fn initialized(ctx: &ClusterContext<'_>, after: &Object) -> ConditionState {
     let part = &ctx.control_plane;
     let is_known = is_true(after, CONTROL_PLANE_INITIALIZED);
-    if is_known || flag(after, INITIALIZED) {
+    if is_known || after.is_control_plane_initialized() {
         return ConditionState::new(true, "Initialized", "");
     }
     if ctx.waits_for_topology(part) {

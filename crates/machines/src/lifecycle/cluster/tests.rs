@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::testing::*;
 use crate::lifecycle::conditions::get;
-use crate::lifecycle::fields::{has_finalizer, set, text};
+use crate::lifecycle::fields::{set, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::testing::{CLUSTER, cluster_key, core};
@@ -20,7 +20,7 @@ fn a_cluster_gets_its_finalizer_alone_at_first_and_then_says_whether_it_is_pause
     let id = ObjectId::for_object(&simulator.make(core("Cluster", CLUSTER, references())));
     simulator.take(&id);
     let first = simulator.core("Cluster", CLUSTER);
-    assert!(has_finalizer(&first, "cluster.cluster.x-k8s.io") && first.at("status").is_none());
+    assert!(first.has_finalizer("cluster.cluster.x-k8s.io") && first.at("status").is_none());
     simulator.take(&id);
     let second = simulator.core("Cluster", CLUSTER);
     assert_eq!(condition(&second, "Paused"), no("NotPaused"));

@@ -28,10 +28,10 @@ fn a_condition_keeps_its_time_while_its_status_stays() {
     // MA-13.1
     let mut object = core("Machine", "m", json!({}));
     set(&mut object, "metadata.generation", json!(7));
-    let time = |object: &Object| items(object, "status.conditions")[0]["lastTransitionTime"].clone();
+    let time = |object: &Object| object.conditions()[0]["lastTransitionTime"].clone();
     put(&mut object, "Ready", &ConditionState::new(false, "A", ""), now());
     assert_eq!(time(&object), "2030-01-01T00:00:00Z");
-    assert_eq!(items(&object, "status.conditions")[0]["observedGeneration"], 7);
+    assert_eq!(object.conditions()[0]["observedGeneration"], 7);
     let later = at("2030-01-02T00:00:00Z");
     put(&mut object, "Ready", &ConditionState::new(false, "B", "new"), later);
     assert_eq!((time(&object), reason(&object, "Ready")), (json!("2030-01-01T00:00:00Z"), "B".to_owned()));
@@ -50,12 +50,11 @@ fn conditions_stand_in_a_fixed_order() {
     for name in ["Deleting", "Zeta", "Paused", "MachinesReady", "Alpha", "Ready", "Available", "NodeHealthy"] {
         put(&mut object, name, &ConditionState::new(true, "Test", ""), now());
     }
-    let names: Vec<&str> =
-        items(&object, "status.conditions").iter().map(|entry| entry["type"].as_str().unwrap()).collect();
+    let names: Vec<&str> = object.conditions().iter().map(|entry| entry["type"].as_str().unwrap()).collect();
     assert_eq!(names, ["Available", "Ready", "NodeHealthy", "MachinesReady", "Alpha", "Zeta", "Paused", "Deleting"]);
     remove(&mut object, "Alpha");
     remove(&mut object, "Absent");
-    assert_eq!(items(&object, "status.conditions").len(), 7);
+    assert_eq!(object.conditions().len(), 7);
 }
 
 #[test]

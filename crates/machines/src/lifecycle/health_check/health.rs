@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::scope::CheckScope;
 use crate::lifecycle::conditions::{get, is_true, since};
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::fields::{created, later, remaining, text};
+use crate::lifecycle::fields::{created, later, remaining};
 use crate::lifecycle::objects::WorkloadObjects;
 use golang::calendar::{Moment, format_seconds};
 use model::hub::{Object, UnhealthyCondition, label};
@@ -93,7 +93,7 @@ impl<'a> HealthEvaluator<'a> {
     }
 
     fn node(&self, machine: &Object) -> NodeLookup<'a> {
-        let name = text(machine, "status.nodeRef.name");
+        let name = machine.node_name();
         if name.is_empty() {
             return NodeLookup::NotYet;
         }
@@ -113,7 +113,7 @@ impl<'a> HealthEvaluator<'a> {
         match node {
             NodeLookup::Unseen => {}
             NodeLookup::Gone => {
-                found.fail("NodeDeleted", format!("Node {} is gone", text(machine, "status.nodeRef.name")));
+                found.fail("NodeDeleted", format!("Node {} is gone", machine.node_name()));
             }
             NodeLookup::NotYet => self.check_startup(machine, found),
             NodeLookup::There(node) => {

@@ -7,7 +7,9 @@ use serde_json::Value;
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::objects::GroupKind;
 use golang::json::StringMap;
-use model::hub::{HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
+use model::hub::{
+    HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation, paths,
+};
 
 /// On a Machine: excludes it from checks and remediation.
 const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
@@ -47,7 +49,7 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, StepError> {
 }
 
 fn matches(selector: &LabelSelector, machine: &Object) -> Result<bool, StepError> {
-    let labels = machine.at("metadata.labels").unwrap_or(&Value::Null);
+    let labels = machine.at(paths::metadata::LABELS).unwrap_or(&Value::Null);
     let labels: StringMap = read(labels)?;
     selector.matches(&labels).map_err(|error| StepError::failed(format!("cannot use the selector: {error}")))
 }

@@ -9,21 +9,20 @@ use super::external::look_up;
 use super::reconcile::{ExternalObject, MachineReconcile};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{flag, reference, set, text};
+use crate::lifecycle::fields::{set, text};
+use model::hub::paths;
 
 /// Requeue interval for missing objects.
 pub(super) const MISSING: Duration = Duration::from_secs(30);
-const NAME: &str = "spec.bootstrap.dataSecretName";
-const CREATED: &str = "status.initialization.bootstrapDataSecretCreated";
 
 /// Copies the name of the Secret with the bootstrap data. There is nothing to copy without a reference (MA-6.1),
 /// without the object (MA-6.2), and while it is being deleted (MA-6.4).
 pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
-    let config = reference(&work.machine, "spec.bootstrap.configRef");
+    let config = work.machine.contract_ref_at(paths::machine::BOOTSTRAP_CONFIG_REF);
     work.bootstrap = look_up(work, &config)?;
     // An empty name counts as none (DEC-7). The user's name needs no configuration (MA-2.4).
-    if !text(&work.machine, NAME).is_empty() {
-        set(&mut work.machine, CREATED, json!(true));
+    if !text(&work.machine, paths::machine::BOOTSTRAP_DATA_SECRET).is_empty() {
+        set(&mut work.machine, paths::status::BOOTSTRAP_DATA_CREATED, json!(true));
         return Ok(());
     }
     if work.bootstrap == ExternalObject::Missing && !work.is_deleting() {
@@ -33,7 +32,7 @@ pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepE
         return Ok(());
     };
     match Flag::DataSecretCreated.read(work.context, &config)? {
-        true => take(work, config.kind(), config.text("status.dataSecretName")?.unwrap_or_default()),
+        true => take(work, config.kind(), config.text(paths::bootstrap::DATA_SECRET)?.unwrap_or_default()),
         false => Ok(()),
     }
 }
@@ -43,10 +42,10 @@ fn take(work: &mut MachineReconcile<'_, '_>, kind: &str, name: &str) -> Result<(
     if name.is_empty() {
         return Err(StepError::failed(format!("{kind} says that the data Secret is created, and does not name it")));
     }
-    set(&mut work.machine, NAME, json!(name));
-    if !flag(&work.machine, CREATED) {
+    set(&mut work.machine, paths::machine::BOOTSTRAP_DATA_SECRET, json!(name));
+    if !work.machine.is_bootstrap_data_created() {
         work.step.event("BootstrapDataCreated", format!("Bootstrap data is in Secret {name}"));
     }
-    set(&mut work.machine, CREATED, json!(true));
+    set(&mut work.machine, paths::status::BOOTSTRAP_DATA_CREATED, json!(true));
     Ok(())
 }

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::guards::is_timeout_over;
-use super::node::NODE_REF;
 use super::reconcile::{DeletionWait, ExternalObject, MachineReconcile};
 use super::{drain, volumes};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{flag, items, reference, set, stamp, text};
+use crate::lifecycle::fields::{flag, set, stamp};
 use crate::lifecycle::hooks::{
     self, PRE_DRAIN, PRE_DRAIN_START, PRE_DRAIN_WAITS, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS,
 };
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::ObjectWrite;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 /// Interval between attempts to delete a Node.
 const NODE_PASS: Duration = Duration::from_secs(2);
@@ -91,13 +90,13 @@ fn node_to_handle(work: &MachineReconcile<'_, '_>) -> Result<Option<String>, Ste
         return Ok(None);
     }
     let Some(node) = node_name(work) else { return Ok(None) };
-    let reference = reference(&work.cluster, "spec.controlPlaneRef");
+    let reference = work.cluster.control_plane_ref();
     // A reference to a missing object counts as none.
     if let Some(control_plane) = work.context.referenced(&reference, work.cluster.namespace())? {
         if control_plane.is_being_deleted() {
             return Ok(None);
         }
-        if flag(&control_plane, "status.externalManagedControlPlane") {
+        if flag(&control_plane, paths::control_plane::IS_EXTERNAL) {
             return Ok(Some(node));
         }
     }
@@ -106,12 +105,12 @@ fn node_to_handle(work: &MachineReconcile<'_, '_>) -> Result<Option<String>, Ste
 
 /// The Node in the status of the Machine, or one with the provider ID reported by its infrastructure.
 fn node_name(work: &MachineReconcile<'_, '_>) -> Option<String> {
-    let noted = text(&work.machine, NODE_REF);
+    let noted = work.machine.node_name();
     if !noted.is_empty() {
         return Some(noted.to_owned());
     }
-    let own = text(&work.machine, "spec.providerID");
-    let reported = work.infrastructure.found().map_or("", |object| text(object, "spec.providerID"));
+    let own = work.machine.provider_id();
+    let reported = work.infrastructure.found().map_or("", |object| object.provider_id());
     let id = if own.is_empty() { reported } else { own };
     let node = work.workload()?.nodes_with_provider_id(id).next();
     node.filter(|_| !id.is_empty()).map(|node| node.name().to_owned())
@@ -149,7 +148,7 @@ fn gone(work: &mut MachineReconcile<'_, '_>, external: &ExternalObject, reason: 
         ExternalObject::Unread => Some(DeletionWait::new(reason, "Waiting until the object can be read")),
         ExternalObject::Found(object) => {
             work.step.delete(object);
-            let finalizers = items(object, "metadata.finalizers");
+            let finalizers = object.finalizers();
             let held: Vec<&str> = finalizers.iter().filter_map(serde_json::Value::as_str).collect();
             let held = if held.is_empty() { String::new() } else { format!(" (finalizers: {})", held.join(", ")) };
             Some(DeletionWait::new(
@@ -180,5 +179,5 @@ fn delete_node(work: &mut MachineReconcile<'_, '_>, name: &str) -> StageResult {
 
 /// Whether the timeout for deleting the Node has passed.
 fn is_given_up(work: &MachineReconcile<'_, '_>) -> bool {
-    is_timeout_over(work, "nodeDeletionTimeoutSeconds", "metadata.deletionTimestamp")
+    is_timeout_over(work, "nodeDeletionTimeoutSeconds", paths::metadata::DELETION_TIMESTAMP)
 }

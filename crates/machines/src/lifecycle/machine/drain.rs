@@ -14,10 +14,9 @@ use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{flag, remaining, set, stamp, text, time};
 use crate::lifecycle::objects::WorkloadObjects;
 use crate::lifecycle::step::ObjectWrite;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
-const START: &str = "status.deletion.nodeDrainStartTime";
 const REASON: &str = "DrainingNode";
 /// Grace period in seconds for Pods of an unreachable Node, where no kubelet can stop them (MA-10.2).
 const GRACE_OF_THE_LOST: u32 = 1;
@@ -28,12 +27,12 @@ const REFUSALS: usize = 5;
 
 /// Drains the Node; `None` when the drain is complete or skipped.
 pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<Option<DeletionWait>, StepError> {
-    if is_left_out(work, EXCLUDED, "nodeDrainTimeoutSeconds", START) {
+    if is_left_out(work, EXCLUDED, "nodeDrainTimeoutSeconds", paths::machine::NODE_DRAIN_START) {
         return Ok(None);
     }
     // Stored before the drain begins, so that its progress is visible.
-    if work.machine.at(START).is_none() {
-        set(&mut work.machine, START, stamp(work.context.now));
+    if work.machine.at(paths::machine::NODE_DRAIN_START).is_none() {
+        set(&mut work.machine, paths::machine::NODE_DRAIN_START, stamp(work.context.now));
         return Ok(Some(DeletionWait::new(REASON, format!("Drain of Node {name} begins"))));
     }
     let Some(workload) = work.workload() else {
@@ -55,10 +54,10 @@ pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<O
 
 /// Cordons the Node (MA-10.1), together with its other changes.
 fn cordon(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
-    if flag(node, "spec.unschedulable") {
+    if flag(node, paths::node::UNSCHEDULABLE) {
         return;
     }
-    let unschedulable = |node: &mut Object| set(node, "spec.unschedulable", json!(true));
+    let unschedulable = |node: &mut Object| set(node, paths::node::UNSCHEDULABLE, json!(true));
     if work.node.found().is_some_and(|known| known.name() == node.name()) {
         work.node_mut().into_iter().for_each(unschedulable);
         return;
@@ -70,7 +69,7 @@ fn cordon(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
 
 /// Whether the configured drain time has not passed yet.
 fn is_short(work: &mut MachineReconcile<'_, '_>) -> bool {
-    let Some(begun) = time(&work.machine, START) else { return false };
+    let Some(begun) = time(&work.machine, paths::machine::NODE_DRAIN_START) else { return false };
     let left = remaining(begun, work.context.settings.timings.drain, work.context.now);
     left.into_iter().for_each(|left| work.step.requeue_after(left));
     left.is_some()
@@ -135,7 +134,7 @@ impl<'a> DrainPass<'a> {
 
     /// One line for each group of Pods (MA-10.8).
     fn message(&self, work: &MachineReconcile<'_, '_>, node: &str) -> String {
-        let since = text(&work.machine, START);
+        let since = text(&work.machine, paths::machine::NODE_DRAIN_START);
         let mut lines = vec![format!("Drain of Node {node} is not complete yet (begun at {since})")];
         let mut tell = |names: &[String], what: &str| {
             if !names.is_empty() {

@@ -6,7 +6,7 @@ use super::reconcile::MachineReconcile;
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{items, number, text};
 use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
-use model::hub::{LabelSelector, Object, ObjectKey};
+use model::hub::{LabelSelector, Object, ObjectKey, paths};
 
 /// The behavior of a rule for the selected Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn matches(rule: &str, selector: Option<&Value>, object: &Object) -> Result<bool
     let Some(selector) = selector else { return Ok(true) };
     let selector: LabelSelector =
         serde_json::from_value(selector.clone()).map_err(|error| invalid(error.to_string()))?;
-    let labels = object.at("metadata.labels").cloned().unwrap_or_else(|| json!({}));
+    let labels = object.at(paths::metadata::LABELS).cloned().unwrap_or_else(|| json!({}));
     let labels = serde_json::from_value(labels).map_err(|error| invalid(error.to_string()))?;
     selector.matches(&labels).map_err(invalid)
 }

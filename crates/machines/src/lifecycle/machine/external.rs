@@ -7,11 +7,9 @@ use serde_json::json;
 use super::reconcile::{ExternalObject, MachineReconcile};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::terminal_failure;
-use crate::lifecycle::fields::{
-    controller, is_of_kind, is_to, list_mut, owner, owners, reference, set, set_label, set_owner, text,
-};
+use crate::lifecycle::fields::{controller, is_of_kind, is_to, list_mut, owner, set, set_label, set_owner, text};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{ContractRef, Object, label};
+use model::hub::{ContractRef, Object, label, paths};
 
 /// Looks up an object, becomes its controller, and copies its failure.
 pub(super) fn look_up(work: &mut MachineReconcile<'_, '_>, to: &ContractRef) -> Result<ExternalObject, StepError> {
@@ -32,12 +30,11 @@ pub(super) fn look_up(work: &mut MachineReconcile<'_, '_>, to: &ContractRef) -> 
 fn adopted(work: &MachineReconcile<'_, '_>, object: &Object) -> Result<Object, StepError> {
     let mut after = object.clone();
     let set = GroupKind::core("MachineSet");
-    let control_plane =
-        work.is_control_plane().then(|| GroupKind::for_reference(&reference(&work.cluster, "spec.controlPlaneRef")));
+    let control_plane = work.is_control_plane().then(|| GroupKind::for_reference(&work.cluster.control_plane_ref()));
     let is_first = |entry: &serde_json::Value| {
         is_of_kind(entry, &set) || control_plane.as_ref().is_some_and(|kind| is_of_kind(entry, kind))
     };
-    if owners(object).iter().any(is_first) {
+    if object.owner_references().iter().any(is_first) {
         list_mut(&mut after, "metadata", "ownerReferences").retain(|entry| !is_first(entry));
     }
     if let Some(other) = controller(&after).filter(|other| !is_to(other, &work.machine)) {
@@ -64,13 +61,12 @@ fn copy_failure(work: &mut MachineReconcile<'_, '_>, object: &Arc<Object>) {
 
 /// Records a terminal failure of the Machine; the first one is kept.
 pub(super) fn fail(work: &mut MachineReconcile<'_, '_>, reason: &str, message: &str) {
-    const MESSAGE: &str = "status.deprecated.v1beta1.failureMessage";
-    if !text(&work.machine, MESSAGE).is_empty() {
+    if !text(&work.machine, paths::status::DEPRECATED_FAILURE_MESSAGE).is_empty() {
         return;
     }
     work.step.warn("ProviderFailure", message);
     if !reason.is_empty() {
-        set(&mut work.machine, "status.deprecated.v1beta1.failureReason", json!(reason));
+        set(&mut work.machine, paths::status::DEPRECATED_FAILURE_REASON, json!(reason));
     }
-    set(&mut work.machine, MESSAGE, json!(message));
+    set(&mut work.machine, paths::status::DEPRECATED_FAILURE_MESSAGE, json!(message));
 }

@@ -9,20 +9,15 @@ use super::external::{fail, look_up};
 use super::reconcile::{ExternalObject, MachineReconcile};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{flag, reference, set};
-use model::hub::Object;
+use crate::lifecycle::fields::set;
+use model::hub::{Object, paths};
 
 /// Fields copied unchanged if present (MA-7.5).
-const COPIED: [(&str, &str); 3] = [
-    ("status.addresses", "status.addresses"),
-    ("spec.failureDomain", "spec.failureDomain"),
-    ("status.failureDomain", "status.failureDomain"),
-];
-pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
+const COPIED: [&str; 3] = [paths::status::ADDRESSES, paths::FAILURE_DOMAIN, paths::status::FAILURE_DOMAIN];
 
 /// Copies provider ID, addresses and failure domain of provisioned infrastructure.
 pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
-    let to = reference(&work.machine, "spec.infrastructureRef");
+    let to = work.machine.infrastructure_ref();
     work.infrastructure = look_up(work, &to)?;
     match work.infrastructure.clone() {
         ExternalObject::Found(object) if !object.is_being_deleted() => take(work, &object),
@@ -33,7 +28,7 @@ pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepE
 
 /// Infrastructure that does not exist yet, or no longer exists (MA-7.1).
 fn missing(work: &mut MachineReconcile<'_, '_>, kind: &str, name: &str) -> Result<(), StepError> {
-    if !flag(&work.machine, PROVISIONED) {
+    if !work.machine.is_infrastructure_provisioned() {
         work.step.requeue_after(MISSING);
         return Ok(());
     }
@@ -45,20 +40,20 @@ fn missing(work: &mut MachineReconcile<'_, '_>, kind: &str, name: &str) -> Resul
 /// Copies the fields reported by the provider on every step: the provider ID follows it (MA-7.6).
 fn take(work: &mut MachineReconcile<'_, '_>, object: &Arc<Object>) -> Result<(), StepError> {
     // The flag of the provider is ignored once it was provisioned (MA-7.3, CT-8.6).
-    if !flag(&work.machine, PROVISIONED) && !Flag::Provisioned.read(work.context, object)? {
+    if !work.machine.is_infrastructure_provisioned() && !Flag::Provisioned.read(work.context, object)? {
         return Ok(());
     }
     // The provider sets it later, which is an event (MA-7.4).
-    let Some(id) = object.text("spec.providerID")?.filter(|id| !id.is_empty()) else { return Ok(()) };
-    for (from, to) in COPIED {
-        if let Some(value) = object.read(from)? {
-            set(&mut work.machine, to, value.clone());
+    let Some(id) = object.text(paths::PROVIDER_ID)?.filter(|id| !id.is_empty()) else { return Ok(()) };
+    for path in COPIED {
+        if let Some(value) = object.read(path)? {
+            set(&mut work.machine, path, value.clone());
         }
     }
-    if !flag(&work.machine, PROVISIONED) {
+    if !work.machine.is_infrastructure_provisioned() {
         work.step.event("InfrastructureProvisioned", format!("{} {} is provisioned", object.kind(), object.name()));
     }
-    set(&mut work.machine, "spec.providerID", json!(id));
-    set(&mut work.machine, PROVISIONED, json!(true));
+    set(&mut work.machine, paths::PROVIDER_ID, json!(id));
+    set(&mut work.machine, paths::status::INFRASTRUCTURE_PROVISIONED, json!(true));
     Ok(())
 }

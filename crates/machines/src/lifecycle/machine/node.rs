@@ -8,14 +8,12 @@ use super::node_fields;
 use super::reconcile::{MachineReconcile, NodeState};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{set, text};
-use model::hub::{NODE_INFO, Object};
-
-pub(super) const NODE_REF: &str = "status.nodeRef.name";
+use crate::lifecycle::fields::set;
+use model::hub::{NODE_INFO, Object, paths};
 
 /// Finds the Node by provider ID, records it, and synchronises the fields that it has from the Machine.
 pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
-    let id = text(&work.machine, "spec.providerID").to_owned();
+    let id = work.machine.provider_id().to_owned();
     if id.is_empty() {
         return Ok(());
     }
@@ -50,7 +48,7 @@ fn not_connected(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
 
 fn missing(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
     work.node = NodeState::Missing;
-    let known = text(&work.machine, NODE_REF);
+    let known = work.machine.node_name();
     if known.is_empty() || work.is_deleting() {
         return Ok(());
     }
@@ -60,14 +58,14 @@ fn missing(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepError> {
 /// Records the name of the Node once, and its node info on every step (MA-8.4).
 fn found(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
     work.node = NodeState::Found(node.clone());
-    if text(&work.machine, NODE_REF).is_empty() {
-        set(&mut work.machine, NODE_REF, json!(node.name()));
+    if work.machine.node_name().is_empty() {
+        set(&mut work.machine, paths::machine::NODE_NAME, json!(node.name()));
         work.step.event("NodeFound", format!("Node {} has the provider ID of the Machine", node.name()));
     }
-    let info = node.at("status.nodeInfo").and_then(Value::as_object);
+    let info = node.at(paths::machine::NODE_INFO).and_then(Value::as_object);
     let known = |name: &str| Some((name.to_owned(), info?.get(name)?.clone()));
     let info: Map<String, Value> = NODE_INFO.into_iter().filter_map(known).collect();
     if !info.is_empty() {
-        set(&mut work.machine, "status.nodeInfo", Value::Object(info));
+        set(&mut work.machine, paths::machine::NODE_INFO, Value::Object(info));
     }
 }

@@ -2,10 +2,9 @@
 
 use core::time::Duration;
 
-use super::node::NODE_REF;
 use super::reconcile::{MachineReconcile, NodeState};
 use crate::lifecycle::conditions::{self, ConditionState, ConditionStatus, get, put};
-use crate::lifecycle::fields::{flag, remaining, text};
+use crate::lifecycle::fields::remaining;
 use model::hub::Object;
 
 const READY: &str = "NodeReady";
@@ -55,7 +54,7 @@ fn both(work: &mut MachineReconcile<'_, '_>, status: ConditionStatus, reason: &s
 
 /// Conditions while the Cluster is not initialized, and has no Nodes to inspect.
 fn before_inspection(work: &MachineReconcile<'_, '_>) -> Option<(ConditionStatus, &'static str, String)> {
-    let what = if !flag(&work.cluster, "status.initialization.infrastructureProvisioned") {
+    let what = if !work.cluster.is_infrastructure_provisioned() {
         "the infrastructure of the Cluster to be provisioned"
     } else if !conditions::is_true(&work.cluster, "ControlPlaneInitialized") {
         "the control plane of the Cluster to be initialized"
@@ -150,8 +149,8 @@ fn bullets(lines: &[(&str, String)]) -> String {
 }
 
 fn without_node(work: &mut MachineReconcile<'_, '_>) {
-    let node = text(&work.machine, NODE_REF).to_owned();
-    let id = text(&work.machine, "spec.providerID").to_owned();
+    let node = work.machine.node_name().to_owned();
+    let id = work.machine.provider_id().to_owned();
     let (status, reason, message) = if !node.is_empty() {
         (ConditionStatus::False, "NodeDeleted", format!("Node {node} is deleted"))
     } else if work.is_deleting() {

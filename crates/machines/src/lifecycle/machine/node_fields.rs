@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::reconcile::MachineReconcile;
 use crate::lifecycle::conditions::{ConditionStatus, status};
-use crate::lifecycle::fields::{TextMap, controller, flag, items, map_mut, set, set_annotation, texts};
-use model::hub::Object;
+use crate::lifecycle::fields::{TextMap, controller, flag, map_mut, set, set_annotation, texts};
+use model::hub::{Object, paths};
 
 const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
 const ANNOTATIONS_FROM_MACHINE: &str = "cluster.x-k8s.io/annotations-from-machine";
@@ -26,13 +26,13 @@ const OUTDATED: (&str, &str) = ("node.cluster.x-k8s.io/outdated-revision", "Pref
 /// Synchronises the Node with its Machine; written once, with all other changes of the Node (MA-8.10).
 pub(super) fn keep_in_step(work: &mut MachineReconcile<'_, '_>) {
     let owners = owner_annotations(work);
-    let annotations = of_domain(&texts(&work.machine, "metadata.annotations"), is_annotation_of_nodes);
+    let annotations = of_domain(&texts(&work.machine, paths::metadata::ANNOTATIONS), is_annotation_of_nodes);
     let labels = labels(work);
-    let taints = items(&work.machine, "spec.taints").to_vec();
+    let taints = work.machine.taints().to_vec();
     let is_outdated = is_outdated(work);
     let Some(node) = work.node_mut() else { return };
-    follow(node, "metadata.labels", LABELS_FROM_MACHINE, &labels);
-    follow(node, "metadata.annotations", ANNOTATIONS_FROM_MACHINE, &annotations);
+    follow(node, paths::metadata::LABELS, LABELS_FROM_MACHINE, &labels);
+    follow(node, paths::metadata::ANNOTATIONS, ANNOTATIONS_FROM_MACHINE, &annotations);
     for (name, value) in &owners {
         set_annotation(node, name, value);
     }
@@ -79,7 +79,7 @@ fn of_domain(all: &TextMap, is_meant: fn(&str) -> bool) -> TextMap {
 
 /// Labels of the Machine for its Node, and one for interruptible machines (MA-8.6, CT-8.5).
 fn labels(work: &MachineReconcile<'_, '_>) -> TextMap {
-    let mut labels = of_domain(&texts(&work.machine, "metadata.labels"), is_label_of_nodes);
+    let mut labels = of_domain(&texts(&work.machine, paths::metadata::LABELS), is_label_of_nodes);
     if work.infrastructure.found().is_some_and(|object| flag(object, "status.interruptible")) {
         labels.insert(INTERRUPTIBLE.to_owned(), String::new());
     }
@@ -117,7 +117,7 @@ fn identity(taint: &Value) -> String {
 
 /// Sets the taints of the Node (MA-8.8, MA-8.9).
 fn set_taints(node: &mut Object, of_machine: &[Value], is_outdated: bool) {
-    let before = items(node, "spec.taints").to_vec();
+    let before = node.taints().to_vec();
     let mut taints = before.clone();
     remove(&mut taints, UNINITIALIZED);
     let (lasting, initial): (Vec<&Value>, Vec<&Value>) =
@@ -137,7 +137,7 @@ fn set_taints(node: &mut Object, of_machine: &[Value], is_outdated: bool) {
     }
     set_annotation(node, TAINTS_FROM_MACHINE, &wanted.into_iter().collect::<Vec<_>>().join(","));
     if taints != before {
-        set(node, "spec.taints", if taints.is_empty() { Value::Null } else { json!(taints) });
+        set(node, paths::TAINTS, if taints.is_empty() { Value::Null } else { json!(taints) });
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::reconcile::{DeletionWait, ExternalObject, MachineReconcile};
 use crate::lifecycle::conditions;
 use crate::lifecycle::contract::has_failed;
-use crate::lifecycle::fields::{flag, set, stamp, text};
+use crate::lifecycle::fields::{set, stamp};
 
 /// `status.phase` of a Machine (MA-3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,7 @@ pub enum MachinePhase {
 }
 
 use MachinePhase::{Deleted, Deleting, Failed, Pending, Provisioned, Provisioning, Running, Unknown, Updating};
+use model::hub::paths;
 
 /// Transitions of the phase: from, to, and condition (DEC-6). A new Machine is `Pending`.
 pub const TRANSITIONS: &[(MachinePhase, MachinePhase, &str)] = &[
@@ -109,12 +110,12 @@ fn following(stored: Option<MachinePhase>, facts: PhaseFacts) -> MachinePhase {
 fn facts(work: &MachineReconcile<'_, '_>) -> PhaseFacts {
     let machine = &work.machine;
     let is_ready = work.node.found().is_some_and(|node| conditions::is_true(node, "Ready"));
-    let is_provisioned = flag(machine, "status.initialization.infrastructureProvisioned");
-    let has_node = !text(machine, "status.nodeRef.name").is_empty();
+    let is_provisioned = machine.is_infrastructure_provisioned();
+    let has_node = !machine.node_name().is_empty();
     let parts = [&work.bootstrap, &work.infrastructure];
     PhaseFacts {
-        has_data: flag(machine, "status.initialization.bootstrapDataSecretCreated"),
-        has_provider_id: !text(machine, "spec.providerID").is_empty(),
+        has_data: machine.is_bootstrap_data_created(),
+        has_provider_id: !machine.provider_id().is_empty(),
         has_ready_node: is_provisioned && has_node && is_ready,
         has_failed: parts.into_iter().filter_map(ExternalObject::found).any(|part| has_failed(work.context, part)),
         is_deleting: work.is_deleting(),
@@ -124,12 +125,12 @@ fn facts(work: &MachineReconcile<'_, '_>) -> PhaseFacts {
 
 /// Sets the phase, the time of its change, and an event (MA-3.2).
 pub(super) fn set_phase(work: &mut MachineReconcile<'_, '_>) {
-    let stored = MachinePhase::parse(text(&work.machine, "status.phase"));
+    let stored = MachinePhase::parse(work.machine.phase());
     let phase = following(stored, facts(work));
-    if text(&work.machine, "status.phase") == phase.name() {
+    if work.machine.phase() == phase.name() {
         return;
     }
-    set(&mut work.machine, "status.phase", json!(phase.name()));
+    set(&mut work.machine, paths::status::PHASE, json!(phase.name()));
     set(&mut work.machine, "status.lastUpdated", stamp(work.context.now));
     let why = TRANSITIONS.iter().find(|(from, to, _)| (*from, *to) == (stored.unwrap_or(Pending), phase));
     let message = format!("Machine is {phase}{}", why.map_or(String::new(), |(_, _, why)| format!(": {why}")));

@@ -9,7 +9,7 @@ use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{controller, items, text, time};
 use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use golang::calendar::{Moment, SECOND};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// On a Pod: the action of a drain, with precedence over all rules.
 const DRAIN: &str = "cluster.x-k8s.io/drain";
@@ -55,7 +55,7 @@ pub(super) struct DrainContext<'a> {
 pub(super) fn on_node(workload: &WorkloadObjects, node: &str) -> Vec<Arc<Object>> {
     let kind = GroupKind::new("", "Pod");
     let pods = workload.all(&kind);
-    pods.filter(|pod| text(pod, "spec.nodeName") == node).cloned().collect()
+    pods.filter(|pod| text(pod, paths::pod::NODE_NAME) == node).cloned().collect()
 }
 
 /// The action for a Pod; the first matching filter decides.
@@ -90,14 +90,14 @@ fn fate(pod: &Object, around: &DrainContext<'_>) -> Result<(PodAction, i64), Ste
 
 /// Whether a Pod of an unreachable Node has been terminating for more than a second.
 fn is_left_behind(pod: &Object, around: &DrainContext<'_>) -> bool {
-    let since = time(pod, "metadata.deletionTimestamp");
+    let since = time(pod, paths::metadata::DELETION_TIMESTAMP);
     let elapsed = since.and_then(|since| around.now.since(since));
     around.is_unreachable && elapsed.is_some_and(|nanos| nanos > SECOND)
 }
 
 /// Whether an existing DaemonSet controls the Pod.
 fn is_of_daemon_set(pod: &Object, workload: &WorkloadObjects) -> bool {
-    let is_finished = ["Succeeded", "Failed"].contains(&text(pod, "status.phase"));
+    let is_finished = ["Succeeded", "Failed"].contains(&pod.phase());
     let owner = controller(pod).filter(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"));
     let name = owner.and_then(|owner| owner.get("name")).and_then(Value::as_str);
     let exists = |name: &str| {
@@ -107,7 +107,7 @@ fn is_of_daemon_set(pod: &Object, workload: &WorkloadObjects) -> bool {
 }
 
 fn warning(pod: &Object) -> Option<&'static str> {
-    if items(pod, "spec.volumes").iter().any(|volume| volume.get("emptyDir").is_some()) {
+    if items(pod, paths::pod::VOLUMES).iter().any(|volume| volume.get("emptyDir").is_some()) {
         return Some("the data in its emptyDir volumes is lost");
     }
     controller(pod).is_none().then_some("no controller creates it again")

@@ -4,15 +4,15 @@ use core::time::Duration;
 
 use serde_json::Value;
 
-use super::infrastructure::PROVISIONED;
 use super::reconcile::{ExternalObject, MachineReconcile};
 use super::{node_conditions, phase, up_to_date};
 use crate::lifecycle::conditions::{
     self, ConditionState, ConditionStatus, Fallback, Priority, SummaryPart, mirror, put, summary,
 };
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{flag, items, number, remaining, time};
+use crate::lifecycle::fields::{items, number, remaining, time};
 use model::hub::contract::Contract;
+use model::hub::paths;
 
 /// Reasons that are expected while a Machine is being deleted.
 const EXPECTED_WHILE_DELETING: [&str; 4] = ["ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist"];
@@ -46,12 +46,11 @@ fn set(work: &mut MachineReconcile<'_, '_>, name: &str, condition: &ConditionSta
 
 /// State of the bootstrap configuration (MA-13.3, CT-15.8).
 fn bootstrap_config_ready(work: &MachineReconcile<'_, '_>) -> ConditionState {
-    const CREATED: &str = "status.initialization.bootstrapDataSecretCreated";
     match &work.bootstrap {
         ExternalObject::NoReference => ConditionState::new(true, "DataSecretProvided", ""),
         ExternalObject::Found(config) => mirrored(work, config, Flag::DataSecretCreated),
         ExternalObject::Unread => unread("bootstrap configuration"),
-        ExternalObject::Missing if work.is_deleting() && flag(&work.machine, CREATED) => {
+        ExternalObject::Missing if work.is_deleting() && work.machine.is_bootstrap_data_created() => {
             ConditionState::new(false, "ObjectDeleted", "The bootstrap configuration is deleted")
         }
         ExternalObject::Missing => {
@@ -62,7 +61,7 @@ fn bootstrap_config_ready(work: &MachineReconcile<'_, '_>) -> ConditionState {
 
 /// State of the infrastructure (MA-13.4, CT-15.8).
 fn infrastructure_ready(work: &MachineReconcile<'_, '_>) -> ConditionState {
-    let was_provisioned = flag(&work.machine, PROVISIONED);
+    let was_provisioned = work.machine.is_infrastructure_provisioned();
     match &work.infrastructure {
         ExternalObject::Found(object) => mirrored(work, object, Flag::Provisioned),
         ExternalObject::Unread => unread("infrastructure"),
@@ -107,7 +106,7 @@ fn set_deleting(work: &mut MachineReconcile<'_, '_>) {
 /// Whether the Machine is ready (MA-13.9).
 fn ready(work: &mut MachineReconcile<'_, '_>) -> ConditionState {
     let stage = work.is_deleting().then(|| deleting_in_short(work));
-    let gates = items(&work.machine, "spec.readinessGates");
+    let gates = items(&work.machine, paths::machine::READINESS_GATES);
     let gate = |gate: &'_ Value| -> Option<(String, bool)> {
         let is_negative = gate.get("polarity").is_some_and(|polarity| polarity == "Negative");
         Some((gate.get("conditionType")?.as_str()?.to_owned(), is_negative))
@@ -142,10 +141,10 @@ fn ready(work: &mut MachineReconcile<'_, '_>) -> ConditionState {
 fn deleting_in_short(work: &mut MachineReconcile<'_, '_>) -> String {
     let stage = work.deletion.as_ref().map_or("Deleting", |stage| stage.reason);
     let mut text = format!("Machine deletion in progress, stage: {stage}");
-    if is_over(work, "metadata.deletionTimestamp", LONG_DELETION) {
+    if is_over(work, paths::metadata::DELETION_TIMESTAMP, LONG_DELETION) {
         text.push_str("; it takes more than 15 minutes");
     }
-    if stage == "DrainingNode" && is_over(work, "status.deletion.nodeDrainStartTime", LONG_DRAIN) {
+    if stage == "DrainingNode" && is_over(work, paths::machine::NODE_DRAIN_START, LONG_DRAIN) {
         text.push_str("; Pods may be held by a PodDisruptionBudget, a long termination or their own finalizers");
     }
     text
@@ -190,7 +189,8 @@ fn set_available(work: &mut MachineReconcile<'_, '_>) {
 fn available(work: &mut MachineReconcile<'_, '_>) -> ConditionState {
     let since = conditions::since(&work.machine, "Ready").filter(|_| conditions::is_true(&work.machine, "Ready"));
     let Some(since) = since else { return ConditionState::new(false, "NotReady", "") };
-    let seconds = number(&work.machine, "spec.minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok());
+    let seconds =
+        number(&work.machine, paths::machine::MIN_READY_SECONDS).and_then(|seconds| u64::try_from(seconds).ok());
     match remaining(since, Duration::from_secs(seconds.unwrap_or_default()), work.context.now) {
         None => ConditionState::new(true, "Available", ""),
         Some(left) => {

@@ -2,10 +2,10 @@
 
 use super::reconcile::MachineReconcile;
 use crate::lifecycle::conditions::{ConditionState, put};
-use crate::lifecycle::fields::{created, remaining, text, time};
+use crate::lifecycle::fields::{created, remaining, time};
 use crate::lifecycle::machine_deployment::differences;
 use golang::version::without_build;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Sets it for machines of MachineDeployments; other owners set it themselves.
 pub(super) fn update(work: &mut MachineReconcile<'_, '_>) {
@@ -26,7 +26,7 @@ pub(super) fn update(work: &mut MachineReconcile<'_, '_>) {
 
 /// A Machine is outdated while its kubelet has another version; build metadata does not count (DEC-71).
 fn of_node(machine: &Object) -> ConditionState {
-    let (is, wanted) = (text(machine, "status.nodeInfo.kubeletVersion"), text(machine, "spec.version"));
+    let (is, wanted) = (machine.kubelet_version(), machine.version());
     match is.is_empty() || without_build(is) == without_build(wanted) {
         true => ConditionState::new(true, "UpToDate", ""),
         false => ConditionState::new(false, "Updating", format!("* Kubelet has version {is}, {wanted} required")),
@@ -35,7 +35,7 @@ fn of_node(machine: &Object) -> ConditionState {
 
 /// Whether machines of an older MachineSet must be replaced because a time has passed.
 fn is_rollout_due(work: &mut MachineReconcile<'_, '_>, set: &Object, deployment: &Object) -> bool {
-    let Some(after) = time(deployment, "spec.rollout.after") else { return false };
+    let Some(after) = time(deployment, paths::worker::ROLLOUT_AFTER) else { return false };
     let now = work.context.now;
     if after > now {
         let wait = after.since(now).and_then(|nanos| u64::try_from(nanos).ok());

@@ -11,7 +11,7 @@ use super::reconcile::{DeletionWait, MachineReconcile};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{flag, items, set, stamp, text};
 use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach";
 const START: &str = "status.deletion.waitForNodeVolumeDetachStartTime";
@@ -74,7 +74,7 @@ fn find<'a>(volumes: &[&'a Arc<Object>], is_it: impl Fn(&Object) -> bool) -> Opt
 fn attachments<'a>(workload: &'a WorkloadObjects, node: &str) -> Vec<&'a str> {
     let kind = GroupKind::new("storage.k8s.io", "VolumeAttachment");
     let all = workload.all(&kind);
-    let its = all.filter(|it| text(it, "spec.nodeName") == node && flag(it, "status.attached"));
+    let its = all.filter(|it| text(it, paths::pod::NODE_NAME) == node && flag(it, "status.attached"));
     its.map(|it| text(it, "spec.source.persistentVolumeName")).filter(|name| !name.is_empty()).collect()
 }
 
@@ -100,7 +100,7 @@ fn ignored_claims(
     let mut claims = BTreeSet::new();
     for pod in on_node(workload, node.name()) {
         if decide(&pod, &around)?.fate == PodAction::Skipped {
-            let names = items(&pod, "spec.volumes").iter();
+            let names = items(&pod, paths::pod::VOLUMES).iter();
             let names = names.filter_map(|volume| volume.get("persistentVolumeClaim")?.get("claimName")?.as_str());
             claims.extend(names.map(|name| ObjectKey::new(pod.namespace(), name)));
         }

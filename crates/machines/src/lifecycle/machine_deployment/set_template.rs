@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::sets::SetDraft;
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{map_mut, owner, set, set_annotation, set_label, set_owner, text, texts};
+use crate::lifecycle::fields::{map_mut, owner, set, set_annotation, set_label, set_owner, texts};
 use crate::lifecycle::machine_set::{DISABLE_CREATE, IN_PLACE, PropagatedMetadata, RECORD, REVISION, title};
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{Object, ObjectKey, annotation, label, prefixed_name};
+use model::hub::{Object, ObjectKey, annotation, label, paths, prefixed_name};
 
 /// Label that distinguishes the machines of the sets of a deployment (MA-21.8).
 const UNIQUE: &str = "machine-template-hash";
@@ -35,8 +35,8 @@ pub(super) struct SetTemplate<'a> {
 
 /// Labels and annotations that a deployment propagates to its sets (MA-21.7, MA-21.9).
 pub(super) fn hand_down(deployment: &mut Object) -> PropagatedMetadata {
-    let labels = texts(deployment, "spec.template.metadata.labels");
-    let mut annotations = texts(deployment, "metadata.annotations");
+    let labels = texts(deployment, paths::worker::MACHINE_LABELS);
+    let mut annotations = texts(deployment, paths::metadata::ANNOTATIONS);
     annotations.retain(|name, _| !OWN.contains(&&**name));
     PropagatedMetadata::from_owner(deployment, labels, annotations)
 }
@@ -66,29 +66,31 @@ impl SetTemplate<'_> {
     }
 
     fn cluster(&self) -> &str {
-        text(self.deployment, "spec.clusterName")
+        self.deployment.cluster_name()
     }
 
     /// Updates the spec, without replicas and without fields whose changes replace machines.
     fn put_spec(&self, object: &mut Object, unique: &str) {
         let from = self.deployment;
-        set(object, "spec.clusterName", json!(self.cluster()));
-        set(object, "spec.selector", self.selector(unique));
-        let mut labels = texts(from, "spec.template.metadata.labels");
+        set(object, paths::CLUSTER_NAME, json!(self.cluster()));
+        set(object, paths::worker::SELECTOR, self.selector(unique));
+        let mut labels = texts(from, paths::worker::MACHINE_LABELS);
         labels.insert(label::CLUSTER_NAME.to_owned(), self.cluster().to_owned());
         labels.insert(UNIQUE.to_owned(), unique.to_owned());
-        set(object, "spec.template.metadata.labels", json!(labels));
-        let annotations: BTreeMap<String, String> = texts(from, "spec.template.metadata.annotations");
+        set(object, paths::worker::MACHINE_LABELS, json!(labels));
+        let annotations: BTreeMap<String, String> = texts(from, paths::worker::MACHINE_ANNOTATIONS);
         let annotations = if annotations.is_empty() { Value::Null } else { json!(annotations) };
-        set(object, "spec.template.metadata.annotations", annotations);
+        set(object, paths::worker::MACHINE_ANNOTATIONS, annotations);
         let in_template = IN_PLACE.iter().map(|field| format!("spec.template.spec.{field}"));
-        for path in ["spec.deletion.order".to_owned(), "spec.machineNaming".to_owned()].into_iter().chain(in_template) {
+        for path in
+            [paths::worker::DELETION_ORDER.to_owned(), "spec.machineNaming".to_owned()].into_iter().chain(in_template)
+        {
             set(object, &path, from.at(&path).cloned().unwrap_or_default());
         }
     }
 
     fn selector(&self, unique: &str) -> Value {
-        let mut selector = self.deployment.at("spec.selector").cloned().unwrap_or_default();
+        let mut selector = self.deployment.at(paths::worker::SELECTOR).cloned().unwrap_or_default();
         if !selector.is_object() {
             selector = json!({});
         }
@@ -116,8 +118,8 @@ impl SetTemplate<'_> {
         metadata.insert("namespace".to_owned(), json!(from.namespace()));
         set_label(&mut new, UNIQUE, &unique);
         set_owner(&mut new, owner(from, true), from);
-        set(&mut new, "spec.replicas", json!(0));
-        set(&mut new, "spec.template.spec", from.at("spec.template.spec").cloned().unwrap_or_default());
+        set(&mut new, paths::REPLICAS, json!(0));
+        set(&mut new, paths::TEMPLATE_SPEC, from.at(paths::TEMPLATE_SPEC).cloned().unwrap_or_default());
         self.put_on(&mut new, true)?;
         Ok(SetDraft { before: None, after: new })
     }
@@ -126,7 +128,7 @@ impl SetTemplate<'_> {
     fn free_name(&self, context: &StepContext<'_>) -> Result<(String, String), StepError> {
         const ATTEMPTS: usize = 10;
         let from = self.deployment;
-        let template = from.at("spec.template").map(Value::to_string).unwrap_or_default();
+        let template = from.at(paths::TEMPLATE).map(Value::to_string).unwrap_or_default();
         let hash = names::short_hash(&template);
         for number in 0..ATTEMPTS {
             let end = names::name_suffix(from, &format!("set/{hash}"), number, context.time_of_names());

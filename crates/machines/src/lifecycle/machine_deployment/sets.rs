@@ -12,7 +12,7 @@ use crate::lifecycle::fields::{controller, created, number, owner, set_owner};
 use crate::lifecycle::machine_set::{replicas, selector, selects};
 use crate::lifecycle::objects::GroupKind;
 use golang::calendar::Moment;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// A set: its current state, unless it is new, and its desired state.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ impl SetDraft {
             name: set.name().to_owned(),
             created: created(set),
             spec: replicas(set)?,
-            machines: number(set, "status.replicas").unwrap_or_default(),
-            available: number(set, "status.availableReplicas").unwrap_or_default(),
+            machines: set.status_replicas().unwrap_or_default(),
+            available: number(set, paths::status::AVAILABLE_REPLICAS).unwrap_or_default(),
             intent: None,
         })
     }
@@ -76,7 +76,7 @@ pub(super) fn choose(
     now: Moment,
 ) -> Result<SetDraft, NoCurrentSet> {
     let begun = rollout_after.filter(|after| *after <= now);
-    let size = |set: &Object| number(set, "spec.replicas").unwrap_or_default();
+    let size = |set: &Object| set.replicas().unwrap_or_default();
     sets.sort_by_key(|set| (Reverse(size(&set.after)), created(&set.after), set.after.name().to_owned()));
     let is_new = |set: &SetDraft| {
         differences(&set.after, deployment).is_empty() && begun.is_none_or(|begun| created(&set.after) >= Some(begun))

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::limits::RolloutLimits;
 use super::sets::SetDraft;
 use crate::lifecycle::conditions::{ConditionState, ConditionStatus, get, is_false, put};
-use crate::lifecycle::fields::{created, items, number, set, text};
+use crate::lifecycle::fields::{created, items, number, set};
 use crate::lifecycle::machine_set::{COUNTERS, ReplicaCount, put_scaling, put_versions};
 use golang::calendar::Moment;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Counters and versions, summed over the sets (MA-26.1).
 pub(super) fn sum(after: &mut Object, sets: &[&Object]) {
@@ -17,7 +17,7 @@ pub(super) fn sum(after: &mut Object, sets: &[&Object]) {
         let sum: i64 = sets.iter().map(|set| number(set, &path).unwrap_or_default()).sum();
         set(after, &path, json!(sum));
     }
-    let versions = sets.iter().flat_map(|set| items(set, "status.versions")).filter_map(|entry| {
+    let versions = sets.iter().flat_map(|set| items(set, paths::status::VERSIONS)).filter_map(|entry| {
         let version = entry.get("version")?.as_str()?.to_owned();
         Some((version, entry.get("replicas").and_then(Value::as_i64)?))
     });
@@ -34,12 +34,12 @@ pub(super) fn put_phase(after: &mut Object, wanted: Option<i64>, there: i64) {
         Some(wanted) if wanted < there => "ScalingDown",
         Some(_) => "Running",
     };
-    set(after, "status.phase", json!(phase));
+    set(after, paths::status::PHASE, json!(phase));
 }
 
 /// The condition `Available` (MA-26.3).
 pub(super) fn put_available(after: &mut Object, limits: Option<RolloutLimits>, is_rolling: bool, now: Moment) {
-    let available = number(after, "status.availableReplicas");
+    let available = number(after, paths::status::AVAILABLE_REPLICAS);
     let condition = match (limits, available) {
         (Some(limits), Some(available)) => {
             let least = if is_rolling { limits.min_available() } else { limits.replicas };
@@ -92,18 +92,16 @@ pub(super) fn unneeded<'a>(deployment: &Object, replicas: i64, old: &'a [SetDraf
     if !is_complete || !is_observed(deployment) {
         return Vec::new();
     }
-    let is_empty = |set: &Object| {
-        number(set, "spec.replicas") == Some(0) && number(set, "status.replicas").unwrap_or_default() == 0
-    };
+    let is_empty = |set: &Object| set.replicas() == Some(0) && set.status_replicas().unwrap_or_default() == 0;
     let is_unneeded = |draft: &&SetDraft| {
         let before = draft.before.as_deref();
         before.is_some_and(|set| !set.is_being_deleted() && is_empty(set) && is_observed(set)) && is_empty(&draft.after)
     };
     let mut unneeded: Vec<&SetDraft> = old.iter().filter(is_unneeded).collect();
-    unneeded.sort_by_key(|set| (created(&set.after), text(&set.after, "metadata.name").to_owned()));
+    unneeded.sort_by_key(|set| (created(&set.after), set.after.name().to_owned()));
     unneeded
 }
 
 fn is_observed(object: &Object) -> bool {
-    number(object, "status.observedGeneration") == number(object, "metadata.generation")
+    object.observed_generation() == object.generation()
 }

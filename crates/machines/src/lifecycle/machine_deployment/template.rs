@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::lifecycle::fields::text;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Fields of a machine template whose changes replace machines (MA-21.1), as in the rollout table.
 pub(super) const REPLACING: [&str; 4] = [
-    "spec.template.spec.version",
-    "spec.template.spec.bootstrap",
-    "spec.template.spec.infrastructureRef",
-    "spec.template.spec.failureDomain",
+    paths::worker::VERSION,
+    paths::worker::BOOTSTRAP,
+    paths::worker::INFRASTRUCTURE_REF,
+    paths::worker::FAILURE_DOMAIN,
 ];
 
 /// Differences between the machines of a set and those desired by its MachineDeployment, one line per field; empty if

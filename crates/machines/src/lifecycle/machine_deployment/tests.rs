@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use super::{DESIRED, FINALIZER, MAX, REVISION};
 use crate::lifecycle::conditions;
 use crate::lifecycle::dependents::is_controlled_by;
-use crate::lifecycle::fields::{
-    created, has_finalizer, items, number, owner_name, set, set_annotation, set_label, text,
-};
+use crate::lifecycle::fields::{created, items, number, owner_name, set, set_annotation, set_label, text};
 use crate::lifecycle::machine_set::testing::{
     INFRASTRUCTURE, drive, finish, group, machine_spec, machines, mark, setup,
 };
@@ -80,7 +78,7 @@ fn a_deployment_makes_a_set_of_its_template() {
     });
     assert_eq!(failure(&simulator), None);
     let deployment = the_deployment(&simulator);
-    assert!(has_finalizer(&deployment, FINALIZER));
+    assert!(deployment.has_finalizer(FINALIZER));
     assert_eq!((owner_name(&deployment, "Cluster"), deployment.annotation(REVISION)), (Some(CLUSTER), Some("1")));
     let [made]: [Arc<Object>; 1] = sets(&simulator).try_into().unwrap();
     let unique = made.label(UNIQUE).unwrap().to_owned();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::fields::{items, list_mut, set, set_annotation, text};
+use crate::lifecycle::fields::{items, list_mut, set, set_annotation};
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Taint of Nodes before the first synchronisation (CT-12.6).
 const UNINITIALIZED: &str = "node.cluster.x-k8s.io/uninitialized";
@@ -26,10 +26,10 @@ impl PoolNodes {
         let Some(workload) = context.workload(&cluster.key()) else {
             return PoolNodes { ours: Vec::new(), gone: Vec::new() };
         };
-        let ids = items(pool, "spec.providerIDList");
+        let ids = pool.provider_id_list();
         let of = |id: &Value| workload.nodes_with_provider_id(id.as_str()?).next().cloned();
         let ours: Vec<Arc<Object>> = ids.iter().filter_map(of).collect();
-        let refs = items(pool, "status.nodeRefs").iter().filter_map(|node| node.get("name")?.as_str());
+        let refs = items(pool, paths::worker::NODE_REFS).iter().filter_map(|node| node.get("name")?.as_str());
         let gone = refs
             .filter_map(|name| workload.node(name))
             .filter(|node| !ours.iter().any(|our| our.name() == node.name()))
@@ -55,7 +55,7 @@ impl PoolNodes {
                 set_annotation(&mut after, name, value);
             }
             let is_new = |taint: &Value| taint.get("key").is_some_and(|key| key == UNINITIALIZED);
-            if items(node, "spec.taints").iter().any(is_new) {
+            if node.taints().iter().any(is_new) {
                 list_mut(&mut after, "spec", "taints").retain(|taint| !is_new(taint));
             }
             if **node != after {
@@ -75,7 +75,7 @@ impl PoolNodes {
     /// Number of ready Nodes.
     pub(super) fn ready(&self) -> usize {
         let is_ready = |node: &&Arc<Object>| {
-            let conditions = items(node, "status.conditions");
+            let conditions = node.conditions();
             conditions.iter().any(|one| {
                 one.get("type").is_some_and(|it| it == "Ready") && one.get("status").is_some_and(|it| it == "True")
             })
@@ -85,7 +85,7 @@ impl PoolNodes {
 
     /// Number of Nodes with a version.
     pub(super) fn of_version(&self, version: &str) -> usize {
-        let running = |node: &&Arc<Object>| text(node, "status.nodeInfo.kubeletVersion") == version;
+        let running = |node: &&Arc<Object>| node.kubelet_version() == version;
         self.ours.iter().filter(|node| version.is_empty() || running(node)).count()
     }
 
@@ -93,8 +93,8 @@ impl PoolNodes {
     pub(super) fn write_refs(&self, pool: &mut Object) {
         let reference = |node: &Arc<Object>| json!({"apiVersion": "v1", "kind": "Node", "name": node.name()});
         match self.ours.is_empty() {
-            true => drop(pool.remove("status.nodeRefs")),
-            false => set(pool, "status.nodeRefs", Value::Array(self.ours.iter().map(reference).collect())),
+            true => drop(pool.remove(paths::worker::NODE_REFS)),
+            false => set(pool, paths::worker::NODE_REFS, Value::Array(self.ours.iter().map(reference).collect())),
         }
     }
 }

@@ -6,15 +6,10 @@ use serde_json::{Value, json};
 
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::contract::{Flag, has_failed, terminal_failure};
-use crate::lifecycle::fields::{is_of_kind, list_mut, owner, reference, set, set_label, set_owner, text};
+use crate::lifecycle::fields::{is_of_kind, list_mut, owner, set, set_label, set_owner, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::{Object, label};
-
-/// Paths of the flags of a pool.
-pub(super) const DATA: &str = "status.initialization.bootstrapDataSecretCreated";
-pub(super) const PROVISIONED: &str = "status.initialization.infrastructureProvisioned";
-const SECRET: &str = "spec.template.spec.bootstrap.dataSecretName";
+use model::hub::{Object, label, paths};
 
 /// The existing objects that a pool refers to.
 pub(super) struct PoolObjects {
@@ -25,8 +20,8 @@ pub(super) struct PoolObjects {
 
 impl PoolObjects {
     pub(super) fn read(context: &StepContext<'_>, pool: &Object) -> Result<PoolObjects, StepError> {
-        let config = reference(pool, "spec.template.spec.bootstrap.configRef");
-        let infrastructure = reference(pool, "spec.template.spec.infrastructureRef");
+        let config = pool.contract_ref_at(paths::worker::BOOTSTRAP_CONFIG_REF);
+        let infrastructure = pool.contract_ref_at(paths::worker::INFRASTRUCTURE_REF);
         Ok(PoolObjects {
             has_config_ref: config.is_defined(),
             config: context.referenced(&config, pool.namespace())?,
@@ -64,14 +59,15 @@ impl PoolObjects {
         let data = self.take_data(context, after, step);
         step.collect_error(data)?;
         let Some(infrastructure) = &self.infrastructure else { return Ok(()) };
-        if Flag::read_of_pool(context, infrastructure)? && after.at(PROVISIONED).is_none() {
-            set(after, PROVISIONED, json!(true));
+        if Flag::read_of_pool(context, infrastructure)? && after.at(paths::status::INFRASTRUCTURE_PROVISIONED).is_none()
+        {
+            set(after, paths::status::INFRASTRUCTURE_PROVISIONED, json!(true));
             step.event("InfrastructureProvisioned", "The infrastructure of the pool is provisioned");
         }
-        let ids = infrastructure.at("spec.providerIDList").cloned().unwrap_or(Value::Null);
-        set(after, "spec.providerIDList", ids);
-        let replicas = infrastructure.at("status.replicas").cloned().unwrap_or(json!(0));
-        set(after, "status.replicas", replicas);
+        let ids = infrastructure.at(paths::PROVIDER_ID_LIST).cloned().unwrap_or(Value::Null);
+        set(after, paths::PROVIDER_ID_LIST, ids);
+        let replicas = infrastructure.at(paths::status::REPLICAS).cloned().unwrap_or(json!(0));
+        set(after, paths::status::REPLICAS, replicas);
         Ok(())
     }
 
@@ -86,19 +82,19 @@ impl PoolObjects {
         after: &mut Object,
         step: &mut Reconciliation,
     ) -> Result<(), StepError> {
-        if !text(after, SECRET).is_empty() {
-            set(after, DATA, json!(true));
+        if !text(after, paths::worker::BOOTSTRAP_DATA_SECRET).is_empty() {
+            set(after, paths::status::BOOTSTRAP_DATA_CREATED, json!(true));
             return Ok(());
         }
         let Some(config) = self.config.as_ref().filter(|config| !config.is_being_deleted()) else { return Ok(()) };
         if !Flag::DataSecretCreated.read(context, config)? {
             return Ok(());
         }
-        match text(config, "status.dataSecretName") {
+        match text(config, paths::bootstrap::DATA_SECRET) {
             "" => Err(StepError::failed(format!("{} {} has no status.dataSecretName", config.kind(), config.key()))),
             name => {
-                set(after, SECRET, json!(name));
-                set(after, DATA, json!(true));
+                set(after, paths::worker::BOOTSTRAP_DATA_SECRET, json!(name));
+                set(after, paths::status::BOOTSTRAP_DATA_CREATED, json!(true));
                 step.event("BootstrapDataCreated", format!("The bootstrap data of the pool is in Secret {name}"));
                 Ok(())
             }
@@ -108,16 +104,15 @@ impl PoolObjects {
 
 /// Copies a terminal failure; the first one is kept (MA-5.4, CT-5.5).
 fn copy_failure(part: &Object, after: &mut Object, step: &mut Reconciliation) {
-    const MESSAGE: &str = "status.deprecated.v1beta1.failureMessage";
     let Some((reason, message)) = terminal_failure(part) else { return };
-    if !text(after, MESSAGE).is_empty() {
+    if !text(after, paths::status::DEPRECATED_FAILURE_MESSAGE).is_empty() {
         return;
     }
     let said = if message.is_empty() { &reason } else { &message };
     let message = format!("{} {} failed: {said}", part.kind(), part.name());
     if !reason.is_empty() {
-        set(after, "status.deprecated.v1beta1.failureReason", json!(reason));
+        set(after, paths::status::DEPRECATED_FAILURE_REASON, json!(reason));
     }
-    set(after, MESSAGE, json!(message));
+    set(after, paths::status::DEPRECATED_FAILURE_MESSAGE, json!(message));
     step.warn("ProviderFailure", message);
 }

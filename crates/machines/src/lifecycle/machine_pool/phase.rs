@@ -2,20 +2,19 @@
 
 use serde_json::json;
 
-use super::objects::{DATA, PROVISIONED};
 use crate::lifecycle::conditions::phase;
-use crate::lifecycle::fields::{flag, number, set};
+use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Sets the phase and emits an event on a change: as for a Machine (MA-3.2), and while instances scale. `Failed` is
 /// permanent (DEC-6).
 pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: &mut Reconciliation) {
-    let (wanted, there) = (number(after, "spec.replicas").unwrap_or(1), number(after, "status.replicas").unwrap_or(0));
+    let (wanted, there) = (after.replicas().unwrap_or(1), after.status_replicas().unwrap_or(0));
     let next = if has_failed || phase(after) == "Failed" {
         "Failed"
-    } else if !flag(after, PROVISIONED) {
-        if flag(after, DATA) { "Provisioning" } else { "Pending" }
+    } else if !after.is_infrastructure_provisioned() {
+        if after.is_bootstrap_data_created() { "Provisioning" } else { "Pending" }
     } else if there < wanted {
         "ScalingUp"
     } else if there > wanted {
@@ -37,7 +36,7 @@ fn write(after: &mut Object, next: &'static str, step: &mut Reconciliation) {
     if phase(after) == next {
         return;
     }
-    set(after, "status.phase", json!(next));
+    set(after, paths::status::PHASE, json!(next));
     let message = format!("MachinePool is {next}");
     match next {
         "Failed" => step.warn(next, message),

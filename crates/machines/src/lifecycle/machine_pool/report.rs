@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::nodes::PoolNodes;
-use super::objects::{DATA, PROVISIONED, PoolObjects};
+use super::objects::PoolObjects;
 use super::phase;
 use crate::lifecycle::conditions::{ConditionState, Fallback, mirror, observe_generation, put};
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::fields::{flag, number, set, text};
+use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
 
@@ -22,7 +22,7 @@ pub(super) fn report(
     is_whole: bool,
     step: &mut Reconciliation,
 ) {
-    let version = text(after, "spec.template.spec.version").to_owned();
+    let version = after.machine_version().to_owned();
     nodes.write_refs(after);
     let ready = nodes.ready();
     for (name, value) in
@@ -31,7 +31,7 @@ pub(super) fn report(
         set(after, &format!("status.{name}"), json!(value));
     }
     conditions(context, parts, after);
-    let (wanted, there) = (number(after, "spec.replicas").unwrap_or(1), number(after, "status.replicas").unwrap_or(0));
+    let (wanted, there) = (after.replicas().unwrap_or(1), after.status_replicas().unwrap_or(0));
     for (name, not, is) in
         [("ScalingUp", "NotScalingUp", there < wanted), ("ScalingDown", "NotScalingDown", there > wanted)]
     {
@@ -52,7 +52,7 @@ fn conditions(context: &StepContext<'_>, parts: &PoolObjects, after: &mut Object
         Some(part) => mirror(part, "Ready", Fallback { flag: is_done, path, reasons: ("Ready", "NotReady") }),
         None => ConditionState::new(false, missing, ""),
     };
-    let (has_data, is_provisioned) = (flag(after, DATA), flag(after, PROVISIONED));
+    let (has_data, is_provisioned) = (after.is_bootstrap_data_created(), after.is_infrastructure_provisioned());
     let data = match parts.has_config_ref {
         true => of(&parts.config, "status.initialization.dataSecretCreated", has_data, missing(has_data)),
         false => ConditionState::new(true, "DataSecretProvided", ""),

@@ -9,11 +9,11 @@ use super::members::title;
 use super::templates::{SetTemplateRef, SetTemplates};
 use crate::lifecycle::clone::{CloneExtras, clone};
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
+use crate::lifecycle::fields::{map_mut, owner, reference_value, set, texts};
 use crate::lifecycle::names;
 use model::hub::machine_defaults::NODE_DELETION_TIMEOUT_SECONDS;
 use model::hub::naming::to_label_value;
-use model::hub::{ContractRef, NameSubject, Object, label};
+use model::hub::{ContractRef, NameSubject, Object, label, paths};
 
 /// Finalizer that the Machine controller removes last.
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -29,8 +29,8 @@ pub(in crate::lifecycle) const IN_PLACE: [&str; 6] = [
 
 /// Labels of the objects of a machine (MA-15.10).
 pub(super) fn labels(set: &Object) -> BTreeMap<String, String> {
-    let mut labels = texts(set, "spec.template.metadata.labels");
-    labels.insert(label::CLUSTER_NAME.to_owned(), text(set, "spec.clusterName").to_owned());
+    let mut labels = texts(set, paths::worker::MACHINE_LABELS);
+    labels.insert(label::CLUSTER_NAME.to_owned(), set.cluster_name().to_owned());
     labels.insert(label::SET_NAME.to_owned(), to_label_value(set.name()).into_owned());
     if let Some(deployment) = set.label(label::MACHINE_DEPLOYMENT_NAME) {
         labels.insert(label::MACHINE_DEPLOYMENT_NAME.to_owned(), deployment.to_owned());
@@ -40,7 +40,7 @@ pub(super) fn labels(set: &Object) -> BTreeMap<String, String> {
 
 /// Annotations of the objects of a machine (MA-15.10).
 pub(super) fn annotations(set: &Object) -> BTreeMap<String, String> {
-    texts(set, "spec.template.metadata.annotations")
+    texts(set, paths::worker::MACHINE_ANNOTATIONS)
 }
 
 /// The value of an in-place field in the machine template of a set.
@@ -66,9 +66,10 @@ pub(super) fn machine(
     let name = name(context, set, number)?;
     let mut machine = bare(set, &name);
     let mut objects = Vec::new();
-    for (template, path) in
-        [(&templates.bootstrap, "spec.bootstrap.configRef"), (&templates.infrastructure, "spec.infrastructureRef")]
-    {
+    for (template, path) in [
+        (&templates.bootstrap, paths::machine::BOOTSTRAP_CONFIG_REF),
+        (&templates.infrastructure, paths::INFRASTRUCTURE_REF),
+    ] {
         if let Some(object) = cloned(set, template, &name)? {
             let reference = ContractRef {
                 api_group: object.group().to_owned(),
@@ -86,13 +87,13 @@ pub(super) fn machine(
 /// An unused name for a machine (MA-15.9).
 fn name(context: &StepContext<'_>, set: &Object, number: usize) -> Result<String, StepError> {
     // Each step of a set has different suffixes, also for several machines at once.
-    let purpose = format!("machine/{}", text(set, "metadata.resourceVersion"));
+    let purpose = format!("machine/{}", set.resource_version());
     let mut count = number * names::ATTEMPTS * 2;
     let end = || {
         count += 1;
         names::name_suffix(set, &purpose, count, context.time_of_names())
     };
-    names::machine_name(context, set, NameSubject::Machine(set.name()), "spec.machineNaming.template", end)
+    names::machine_name(context, set, NameSubject::Machine(set.name()), paths::MACHINE_NAMING, end)
 }
 
 /// A Machine without references.
@@ -111,16 +112,16 @@ fn bare(set: &Object, name: &str) -> Object {
     }
     metadata.insert("ownerReferences".to_owned(), json!([owner(set, true)]));
     metadata.insert("finalizers".to_owned(), json!([MACHINE_FINALIZER]));
-    let spec = set.at("spec.template.spec").cloned().unwrap_or_default();
+    let spec = set.at(paths::TEMPLATE_SPEC).cloned().unwrap_or_default();
     crate::lifecycle::fields::set(&mut machine, "spec", spec);
     set_all(&mut machine, set);
-    machine.remove("spec.bootstrap.configRef");
-    machine.remove("spec.infrastructureRef");
+    machine.remove(paths::machine::BOOTSTRAP_CONFIG_REF);
+    machine.remove(paths::INFRASTRUCTURE_REF);
     machine
 }
 
 fn set_all(machine: &mut Object, group: &Object) {
-    set(machine, "spec.clusterName", json!(text(group, "spec.clusterName")));
+    set(machine, paths::CLUSTER_NAME, json!(group.cluster_name()));
     for field in IN_PLACE {
         set(machine, &format!("spec.{field}"), in_place(group, field));
     }
@@ -136,5 +137,5 @@ fn cloned(set: &Object, template: &SetTemplateRef, name: &str) -> Result<Option<
         return Err(StepError::failed(format!("{}: cannot create Machines: {kind} {name} does not exist", title(set))));
     };
     let extra = CloneExtras { labels: labels(set), annotations: annotations(set), owner: Some(owner(set, false)) };
-    Ok(Some(clone(object, name, text(set, "spec.clusterName"), extra)))
+    Ok(Some(clone(object, name, set.cluster_name(), extra)))
 }

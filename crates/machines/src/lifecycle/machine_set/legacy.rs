@@ -6,22 +6,22 @@ use serde_json::json;
 
 use crate::lifecycle::conditions::{is_true, since};
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::fields::{cluster_key, number, remaining, set, text, texts};
+use crate::lifecycle::fields::{cluster_key, number, remaining, set, texts};
 use crate::lifecycle::objects::WorkloadObjects;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Counts the machines of a set by their Nodes and template labels; returns when the next machine will have been ready
 /// for the minimum time.
 ///
 /// While Nodes are unknown, as after a restart, the counters are unchanged.
 pub(super) fn count(context: &StepContext<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
-    let labels = texts(after, "spec.template.metadata.labels");
+    let labels = texts(after, paths::worker::MACHINE_LABELS);
     let has_labels = |machine: &&&Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
     put(after, "fullyLabeledReplicas", machines.iter().filter(has_labels).count());
     let workload = cluster_key(after).and_then(|cluster| context.workload(&cluster))?;
     let nodes = machines.iter().filter_map(|machine| node(workload, machine));
     let ready: Vec<&Object> = nodes.filter(|node| is_true(node, "Ready")).collect();
-    let seconds = number(after, "spec.template.spec.minReadySeconds").and_then(|seconds| u64::try_from(seconds).ok());
+    let seconds = number(after, paths::worker::MIN_READY_SECONDS).and_then(|seconds| u64::try_from(seconds).ok());
     let least = Duration::from_secs(seconds.unwrap_or_default());
     let left = |node: &&Object| since(node, "Ready").and_then(|since| remaining(since, least, context.now));
     let waiting: Vec<Duration> = ready.iter().filter_map(left).collect();
@@ -35,6 +35,6 @@ fn put(after: &mut Object, name: &str, number: usize) {
 }
 
 fn node<'w>(workload: &'w WorkloadObjects, machine: &Object) -> Option<&'w Object> {
-    let name = text(machine, "status.nodeRef.name");
+    let name = machine.node_name();
     workload.node(name).map(|node| &**node)
 }

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::dependents::is_controlled_by;
 use crate::lifecycle::fields::{controller, owner, set_owner};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{LabelSelector, Object, ObjectKey};
+use model::hub::{LabelSelector, Object, ObjectKey, paths};
 
 /// A machine of a set: its current and desired state.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ impl SetMachine {
 /// # Errors
 /// When it is empty, or cannot be read.
 pub(in crate::lifecycle) fn selector(object: &Object) -> Result<LabelSelector, StepError> {
-    let value = object.at("spec.selector").cloned().unwrap_or_default();
+    let value = object.at(paths::worker::SELECTOR).cloned().unwrap_or_default();
     let read = serde_json::from_value::<LabelSelector>(value);
     let selector = read.map_err(|error| StepError::failed(format!("{}: spec.selector: {error}", title(object))))?;
     if selector.is_empty() {
@@ -51,7 +49,7 @@ pub(in crate::lifecycle) fn selects(selector: &LabelSelector, object: &Object) -
     if selector.match_expressions.is_empty() {
         return Ok(true);
     }
-    let labels = object.at("metadata.labels").cloned().unwrap_or_default();
+    let labels = object.at(paths::metadata::LABELS).cloned().unwrap_or_default();
     let labels = serde_json::from_value(labels).map_err(|error| StepError::failed(error.to_string()))?;
     selector.matches(&labels).map_err(StepError::failed)
 }
@@ -91,6 +89,6 @@ pub(super) fn members(
 /// # Errors
 /// When it is missing (MA-20.4).
 pub(in crate::lifecycle) fn replicas(object: &Object) -> Result<i64, StepError> {
-    let number = object.at("spec.replicas").and_then(Value::as_i64);
+    let number = object.replicas();
     number.ok_or_else(|| StepError::failed(format!("{}: spec.replicas is not set", title(object))))
 }

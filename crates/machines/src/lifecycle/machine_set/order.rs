@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::lifecycle::conditions::is_false;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{created, text};
+use crate::lifecycle::fields::created;
 use golang::calendar::Moment;
 use model::hub::Object;
 
@@ -56,8 +56,7 @@ pub(super) fn priority(machine: &Object, is_leaving: bool, order: DeletionOrder,
 
 /// Whether a machine counts as unhealthy for deletion.
 pub(super) fn is_unhealthy(machine: &Object) -> bool {
-    text(machine, "status.nodeRef.name").is_empty()
-        || ["NodeHealthy", "HealthCheckSucceeded"].iter().any(|name| is_false(machine, name))
+    machine.node_name().is_empty() || ["NodeHealthy", "HealthCheckSucceeded"].iter().any(|name| is_false(machine, name))
 }
 
 /// From 0 for a machine created just now towards 50.

@@ -5,10 +5,10 @@ use core::time::Duration;
 use super::members::title;
 use super::templates::SetTemplates;
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{reference, text};
+use crate::lifecycle::fields::text;
 use golang::version::KubeVersion;
 use model::hub::control_plane::{is_upgrading, running_versions, version_at};
-use model::hub::{Object, annotation};
+use model::hub::{Object, annotation, paths};
 
 /// Interval between failing checks (MA-17.7).
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
@@ -49,7 +49,7 @@ pub(super) fn failures(
     set: &Object,
     templates: &SetTemplates,
 ) -> Result<Vec<String>, StepError> {
-    let to = reference(cluster, "spec.controlPlaneRef");
+    let to = cluster.control_plane_ref();
     if !to.is_defined() {
         return Ok(Vec::new());
     }
@@ -61,11 +61,11 @@ pub(super) fn failures(
     }
     let missing = || StepError::failed(format!("{}: {} {} does not exist", title(cluster), to.kind, to.name));
     let control_plane = context.referenced(&to, cluster.namespace())?.ok_or_else(missing)?;
-    let wanted_text = text(&control_plane, "spec.version");
+    let wanted_text = control_plane.version();
     if wanted_text.is_empty() {
         return Ok(Vec::new());
     }
-    let wanted = version_at(&control_plane, "spec.version").map_err(|error| StepError::failed(error.to_string()))?;
+    let wanted = version_at(&control_plane, paths::VERSION).map_err(|error| StepError::failed(error.to_string()))?;
     let running = running_versions(&control_plane).map_err(|error| StepError::failed(error.to_string()))?;
     let is_kubeadm = is_kubeadm(templates);
     let facts = PreflightFacts { cluster, control_plane: &control_plane, wanted, running, wanted_text, is_kubeadm };
@@ -94,7 +94,7 @@ fn is_kubeadm(templates: &SetTemplates) -> bool {
 
 /// The version in the machine template, without which most checks do not apply (MA-17.3).
 fn machine_version(set: &Object) -> Result<Option<(String, KubeVersion)>, StepError> {
-    let version = text(set, "spec.template.spec.version");
+    let version = set.machine_version();
     if version.is_empty() {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ fn machine_version(set: &Object) -> Result<Option<(String, KubeVersion)>, StepEr
 
 /// The version of a topology; `None` for other Clusters.
 fn topology_version(cluster: &Object) -> Option<&str> {
-    cluster.at("spec.topology").map(|_| text(cluster, "spec.topology.version"))
+    cluster.at(paths::cluster::TOPOLOGY).map(|_| text(cluster, paths::cluster::TOPOLOGY_VERSION))
 }
 
 /// The control plane is neither being provisioned nor upgraded, and has no pending upgrade (MA-17.2).

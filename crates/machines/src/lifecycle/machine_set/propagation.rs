@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::lifecycle::fields::{TextMap, remove_text, set_annotation, set_text};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Annotation with the names of propagated labels and annotations.
 pub(in crate::lifecycle) const RECORD: &str = "lifecycle.topologist.dev/handed-down";
@@ -49,8 +49,8 @@ impl PropagatedMetadata {
 
     /// Updates one object.
     pub(in crate::lifecycle) fn apply(&self, object: &mut Object) {
-        apply(object, "metadata.labels", &self.labels, &self.gone.labels);
-        apply(object, "metadata.annotations", &self.annotations, &self.gone.annotations);
+        apply(object, paths::metadata::LABELS, &self.labels, &self.gone.labels);
+        apply(object, paths::metadata::ANNOTATIONS, &self.annotations, &self.gone.annotations);
     }
 }
 

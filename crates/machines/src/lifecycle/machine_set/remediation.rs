@@ -9,7 +9,7 @@ use crate::lifecycle::conditions::{ConditionState, aggregate, is_false, is_true,
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::created;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::{IntOrString, Object};
+use model::hub::{IntOrString, Object, paths};
 
 /// On a MachineDeployment and its sets: the revision number (MA-21.10).
 pub(in crate::lifecycle) const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
@@ -99,7 +99,7 @@ fn each(members: &mut [SetMachine], positions: &[usize], mut act: impl FnMut(&mu
 /// Maximum number of concurrent remediations (MA-19.12).
 fn limit(deployment: Option<&Object>, members: &[SetMachine]) -> Result<usize, StepError> {
     let Some(deployment) = deployment else { return Ok(usize::MAX) };
-    let Some(most) = deployment.at("spec.remediation.maxInFlight") else { return Ok(usize::MAX) };
+    let Some(most) = deployment.at(paths::worker::MAX_IN_FLIGHT) else { return Ok(usize::MAX) };
     let most: IntOrString =
         serde_json::from_value(most.clone()).map_err(|error| StepError::failed(error.to_string()))?;
     let most = resolved(&most, replicas(deployment)?, true)?;

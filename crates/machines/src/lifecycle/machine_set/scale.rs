@@ -9,10 +9,10 @@ use super::order::{DeletionOrder, priority, sooner};
 use super::preflight;
 use super::templates::{SetTemplateRef, SetTemplates};
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{reference, text};
+use crate::lifecycle::fields::text;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// On a set that must not create machines.
 pub(in crate::lifecycle) const DISABLE_CREATE: &str = "cluster.x-k8s.io/disable-machine-create";
@@ -92,7 +92,7 @@ fn delete(
     step: &mut Reconciliation,
     scaling: &mut Scaling,
 ) -> Result<(), StepError> {
-    let order = DeletionOrder::read(text(set, "spec.deletion.order"))?;
+    let order = DeletionOrder::read(text(set, paths::worker::DELETION_ORDER))?;
     let rank = |member: &SetMachine| priority(&member.after, member.is_leaving(), order, context.now);
     let mut all: Vec<(f64, &SetMachine)> = members.iter().map(|member| (rank(member), member)).collect();
     all.sort_by(|a, b| sooner((a.0, &a.1.before), (b.0, &b.1.before)));
@@ -112,11 +112,12 @@ fn orphans(
     members: &[SetMachine],
 ) -> Result<Vec<Arc<Object>>, StepError> {
     let mut orphans = Vec::new();
-    for (template, path) in
-        [(&templates.bootstrap, "spec.bootstrap.configRef"), (&templates.infrastructure, "spec.infrastructureRef")]
-    {
+    for (template, path) in [
+        (&templates.bootstrap, paths::machine::BOOTSTRAP_CONFIG_REF),
+        (&templates.infrastructure, paths::INFRASTRUCTURE_REF),
+    ] {
         let Some(kind) = made_from(template) else { continue };
-        let used: BTreeSet<String> = members.iter().map(|member| reference(&member.before, path).name).collect();
+        let used: BTreeSet<String> = members.iter().map(|member| member.before.contract_ref_at(path).name).collect();
         let owned = context.owned(&kind, set.uid())?;
         orphans.extend(owned.into_iter().filter(|one| !used.contains(one.name()) && !one.is_being_deleted()));
     }

@@ -8,10 +8,10 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use crate::lifecycle::conditions::{ConditionState, Reasons, aggregate, is_true, observe_generation, put, status};
-use crate::lifecycle::fields::{created, remaining, set, text};
+use crate::lifecycle::fields::{created, remaining, set};
 use golang::calendar::Moment;
 use golang::version::KubeVersion;
-use model::hub::{LabelSelector, Object};
+use model::hub::{LabelSelector, Object, paths};
 
 use super::remediation;
 
@@ -48,8 +48,8 @@ pub(super) fn versions(machines: &[&Object]) -> Vec<(String, i64)> {
 
 /// The kubelet's version, else the desired one.
 fn version(machine: &Object) -> &str {
-    match text(machine, "status.nodeInfo.kubeletVersion") {
-        "" => text(machine, "spec.version"),
+    match machine.kubelet_version() {
+        "" => machine.version(),
         version => version,
     }
 }
@@ -67,7 +67,7 @@ pub(in crate::lifecycle) fn put_versions(after: &mut Object, counted: impl IntoI
     let entries: Vec<Value> =
         merged.into_iter().map(|(version, replicas)| json!({"version": version, "replicas": replicas})).collect();
     let value = if entries.is_empty() { Value::Null } else { Value::Array(entries) };
-    set(after, "status.versions", value);
+    set(after, paths::status::VERSIONS, value);
 }
 
 fn precedence(a: &str, b: &str) -> Ordering {

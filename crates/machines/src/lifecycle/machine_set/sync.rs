@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{reference, set};
+use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 use super::desired::{IN_PLACE, annotations, in_place, labels};
 use super::members::SetMachine;
@@ -46,8 +46,8 @@ fn external(
     handed_down: &PropagatedMetadata,
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    for path in ["spec.bootstrap.configRef", "spec.infrastructureRef"] {
-        if let Some(before) = context.referenced(&reference(machine, path), machine.namespace())? {
+    for path in [paths::machine::BOOTSTRAP_CONFIG_REF, paths::INFRASTRUCTURE_REF] {
+        if let Some(before) = context.referenced(&machine.contract_ref_at(path), machine.namespace())? {
             let mut after = (*before).clone();
             handed_down.apply(&mut after);
             step.update(&before, after);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{has_owner, owner, reference, set_owner};
+use crate::lifecycle::fields::{has_owner, owner, set_owner};
 use crate::lifecycle::step::Reconciliation;
-use model::hub::{ContractRef, Object};
+use model::hub::{ContractRef, Object, paths};
 
 /// A template reference with its template.
 #[derive(Debug)]
@@ -28,13 +28,13 @@ impl SetTemplates {
     /// When their kinds are not listed yet.
     pub(in crate::lifecycle) fn for_object(context: &StepContext<'_>, object: &Object) -> Result<Self, StepError> {
         let load = |path: &str| -> Result<SetTemplateRef, StepError> {
-            let reference = reference(object, path);
+            let reference = object.contract_ref_at(path);
             let found = context.referenced(&reference, object.namespace())?;
             Ok(SetTemplateRef { reference, object: found })
         };
         Ok(SetTemplates {
-            bootstrap: load("spec.template.spec.bootstrap.configRef")?,
-            infrastructure: load("spec.template.spec.infrastructureRef")?,
+            bootstrap: load(paths::worker::BOOTSTRAP_CONFIG_REF)?,
+            infrastructure: load(paths::worker::INFRASTRUCTURE_REF)?,
         })
     }
 

@@ -7,9 +7,7 @@ use super::testing::{
     mark, setup,
 };
 use crate::lifecycle::conditions;
-use crate::lifecycle::fields::{
-    controller, has_finalizer, items, number, owner_name, set, set_annotation, text, texts,
-};
+use crate::lifecycle::fields::{controller, items, number, owner_name, set, set_annotation, text, texts};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::testing::{CLUSTER, cluster_key, core, object};
@@ -56,14 +54,14 @@ fn a_set_makes_machines_with_what_they_need() {
     assert_eq!(simulator.all(&foo_machine()).len(), 2);
     assert_eq!(simulator.all(&foo_config()).len(), 2);
     let set = the_set(&simulator);
-    assert!(has_finalizer(&set, super::FINALIZER));
+    assert!(set.has_finalizer(super::FINALIZER));
     assert_eq!(owner_name(&set, "Cluster"), Some(CLUSTER));
     assert_eq!(set.at("spec.selector.matchLabels").unwrap()["cluster.x-k8s.io/cluster-name"], CLUSTER);
     for machine in made {
         let name = machine.name();
         assert!(name.starts_with("set-") && name.len() == "set-".len() + 5, "{name}");
         assert!(crate::lifecycle::dependents::is_controlled_by(&machine, &set));
-        assert!(has_finalizer(&machine, "machine.cluster.x-k8s.io"));
+        assert!(machine.has_finalizer("machine.cluster.x-k8s.io"));
         let labels = texts(&machine, "metadata.labels");
         let want = [("app", "set"), ("cluster.x-k8s.io/cluster-name", CLUSTER), ("cluster.x-k8s.io/set-name", "set")];
         assert_eq!(labels.iter().map(|(name, value)| (&**name, &**value)).collect::<Vec<_>>(), want);
@@ -72,7 +70,7 @@ fn a_set_makes_machines_with_what_they_need() {
             ("spec.bootstrap.configRef", "FooConfig", BOOTSTRAP),
             ("spec.infrastructureRef", "FooMachine", INFRASTRUCTURE),
         ] {
-            let reference = crate::lifecycle::fields::reference(&machine, path);
+            let reference = machine.contract_ref_at(path);
             let want = ContractRef { api_group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
             assert_eq!(reference, want);
             let clone = simulator.find(&GroupKind::new(group, kind), name).unwrap();

@@ -15,10 +15,10 @@ use super::infrastructure_machine::parts;
 use super::infrastructure_pool::bring_up;
 use super::virtual_node::provider_id;
 use crate::lifecycle::conditions::{ConditionState, get, put};
-use crate::lifecycle::fields::{controller, flag, is_of_kind, map_mut, number, reference, set, set_annotation, text};
+use crate::lifecycle::fields::{controller, is_of_kind, map_mut, set, set_annotation};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use golang::calendar::Moment;
-use model::hub::{GROUP, Object, ObjectKey, label};
+use model::hub::{GROUP, Object, ObjectKey, label, paths};
 
 /// Finalizers of Cluster API's controllers, which the steps remove.
 const OF_CLUSTER_API: &str = "cluster.x-k8s.io";
@@ -96,30 +96,30 @@ fn keep_known_finalizers(object: &mut Object) {
 
 /// A Machine: its Node gets the name and provider ID of the simulated provider.
 fn machine(object: &mut Object) -> Option<(ObjectId, AdoptedObject)> {
-    if !flag(object, "status.initialization.infrastructureProvisioned") {
+    if !object.is_infrastructure_provisioned() {
         return None;
     }
-    let infrastructure = infrastructure(object, "spec.infrastructureRef");
-    let has_node = !text(object, "status.nodeRef.name").is_empty();
+    let infrastructure = infrastructure(object, paths::INFRASTRUCTURE_REF);
+    let has_node = !object.node_name().is_empty();
     let is_control_plane = object.label(label::CONTROL_PLANE).is_some();
-    set(object, "spec.providerID", json!(provider_id(&infrastructure.key.name)));
+    set(object, paths::PROVIDER_ID, json!(provider_id(&infrastructure.key.name)));
     if has_node {
-        set(object, "status.nodeRef.name", json!(infrastructure.key.name));
+        set(object, paths::machine::NODE_NAME, json!(infrastructure.key.name));
     }
     Some((infrastructure, AdoptedObject::Machine { is_control_plane, has_node }))
 }
 
 fn pool(object: &mut Object) -> Option<(ObjectId, AdoptedObject)> {
-    if !flag(object, "status.initialization.infrastructureProvisioned") {
+    if !object.is_infrastructure_provisioned() {
         return None;
     }
-    let instances = usize::try_from(number(object, "status.replicas").unwrap_or(0)).unwrap_or_default();
-    let version = text(object, "spec.template.spec.version").to_owned();
-    Some((infrastructure(object, "spec.template.spec.infrastructureRef"), AdoptedObject::Pool { version, instances }))
+    let instances = usize::try_from(object.status_replicas().unwrap_or(0)).unwrap_or_default();
+    let version = object.machine_version().to_owned();
+    Some((infrastructure(object, paths::worker::INFRASTRUCTURE_REF), AdoptedObject::Pool { version, instances }))
 }
 
 fn infrastructure(object: &Object, path: &str) -> ObjectId {
-    let to = reference(object, path);
+    let to = object.contract_ref_at(path);
     ObjectId::new(GroupKind::for_reference(&to), ObjectKey::new(object.namespace(), &*to.name))
 }
 
@@ -127,7 +127,7 @@ fn infrastructure(object: &Object, path: &str) -> ObjectId {
 fn bring_up_machine(object: &mut Object, parts: &[&str], has_node: bool, now: Moment) {
     let is_own = parts.iter().any(|part| get(object, part).is_some());
     let id = provider_id(object.name());
-    set(object, "spec.providerID", json!(id));
+    set(object, paths::PROVIDER_ID, json!(id));
     if is_own {
         return;
     }

@@ -11,11 +11,11 @@ use super::failures::{self, by_settings, by_spec, is_numbered};
 use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{created, later, owner, reference, set, set_annotation, stamp, text};
+use crate::lifecycle::fields::{created, later, owner, set, set_annotation, stamp, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 const READY: &str = "Ready";
 /// On the configuration of a control plane machine: expiry of its certificates (MA-4.5).
@@ -88,7 +88,7 @@ fn generate(
     if owner.label(label::CONTROL_PLANE).is_some() {
         set_annotation(after, EXPIRY, stamp(later(ctx.context.now, YEAR)).as_str().unwrap_or_default());
     }
-    set(after, "status.dataSecretName", json!(ctx.object.name()));
+    set(after, paths::bootstrap::DATA_SECRET, json!(ctx.object.name()));
     Flag::DataSecretCreated.raise(ctx.context, after);
     ctx.done(after, READY);
     step.event("DataSecretCreated", format!("Created Secret {} with bootstrap data", ctx.object.name()));
@@ -104,7 +104,7 @@ fn failure(ctx: &ProviderContext<'_>, owner: &Object) -> Result<Option<failures:
     if let Some(failure) = by_settings(ctx, owner, part) {
         return Ok(Some(failure));
     }
-    let infrastructure = reference(owner, "spec.infrastructureRef");
+    let infrastructure = owner.infrastructure_ref();
     let found = ctx.context.referenced(&infrastructure, owner.namespace())?;
     Ok(found.and_then(|found| by_spec(&found, part)))
 }

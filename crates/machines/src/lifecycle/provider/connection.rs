@@ -12,10 +12,10 @@ use super::infrastructure_pool;
 use super::virtual_node::{basics, with_one_leader};
 use crate::lifecycle::conditions::is_true;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{created, items, reference, text};
+use crate::lifecycle::fields::created;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 /// Connects the workload cluster, with its initial objects and those registered by its machines.
 ///
@@ -36,7 +36,7 @@ pub(super) fn connect(ctx: &ProviderContext<'_>, step: &mut Reconciliation) -> R
 /// # Errors
 /// When the kinds of the machines of the Cluster are not listed yet.
 pub(super) fn without_control_plane(ctx: &ProviderContext<'_>, step: &mut Reconciliation) -> Result<(), StepError> {
-    let has_control_plane = reference(&ctx.cluster, "spec.controlPlaneRef").is_defined();
+    let has_control_plane = ctx.cluster.control_plane_ref().is_defined();
     if has_control_plane || ctx.is_connected() || !has_api_server(ctx.object) {
         return Ok(());
     }
@@ -49,14 +49,14 @@ fn has_api_server(object: &Object) -> bool {
 
 /// The version of the control plane, or of its oldest Machine without a control plane object.
 fn version(ctx: &ProviderContext<'_>) -> Result<String, StepError> {
-    let of_object = text(ctx.object, "spec.version");
+    let of_object = ctx.object.version();
     if !of_object.is_empty() {
         return Ok(of_object.to_owned());
     }
     let machines = of_cluster(ctx, "Machine")?;
     let ours = machines.iter().filter(|machine| machine.label(label::CONTROL_PLANE).is_some());
     let first = ours.min_by_key(|machine| (created(machine), machine.name()));
-    Ok(first.map(|machine| text(machine, "spec.version").to_owned()).unwrap_or_default())
+    Ok(first.map(|machine| machine.version().to_owned()).unwrap_or_default())
 }
 
 /// The registered objects of machines and pool instances.
@@ -64,18 +64,18 @@ fn registered(ctx: &ProviderContext<'_>) -> Result<Vec<Object>, StepError> {
     let mut all = Vec::new();
     for machine in of_cluster(ctx, "Machine")? {
         // A machine without a provider ID has no Node, and its kind may not even be installed.
-        if text(&machine, "spec.providerID").is_empty() {
+        if machine.provider_id().is_empty() {
             continue;
         }
-        if let Some(object) = infrastructure(ctx, &machine, "spec.infrastructureRef")? {
+        if let Some(object) = infrastructure(ctx, &machine, paths::INFRASTRUCTURE_REF)? {
             all.extend(infrastructure_machine::registered(&context_for(ctx, &object), &machine));
         }
     }
     for pool in of_cluster(ctx, "MachinePool")? {
-        if items(&pool, "spec.providerIDList").is_empty() {
+        if pool.provider_id_list().is_empty() {
             continue;
         }
-        if let Some(object) = infrastructure(ctx, &pool, "spec.template.spec.infrastructureRef")? {
+        if let Some(object) = infrastructure(ctx, &pool, paths::worker::INFRASTRUCTURE_REF)? {
             all.extend(infrastructure_pool::registered(&context_for(ctx, &object)));
         }
     }
@@ -88,7 +88,7 @@ fn of_cluster(ctx: &ProviderContext<'_>, kind: &str) -> Result<Vec<Arc<Object>>,
 
 /// The infrastructure of a Machine or pool, if this process plays its provider.
 fn infrastructure(ctx: &ProviderContext<'_>, owner: &Object, path: &str) -> Result<Option<Arc<Object>>, StepError> {
-    let to = reference(owner, path);
+    let to = owner.contract_ref_at(path);
     if !ctx.context.settings.plays(&GroupKind::for_reference(&to)) {
         return Ok(None);
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::lifecycle::context::StepContext;
     use crate::lifecycle::dispatch::next;
-    use crate::lifecycle::fields::set;
+    use crate::lifecycle::fields::{items, set, text};
     use crate::lifecycle::objects::ObjectId;
     use crate::lifecycle::settings::{MachineSettings, Timings};
     use crate::lifecycle::simulator::MachineSimulator;

@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use crate::lifecycle::conditions::{self, ConditionState, put, put_paused};
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::fields::{add_finalizer, flag, paused, remaining, text};
+use crate::lifecycle::fields::{add_finalizer, paused, remaining};
 use crate::lifecycle::step::Reconciliation;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// Reason of conditions of parts that are starting.
 pub(super) const PROVISIONING: &str = "Provisioning";
@@ -48,12 +48,12 @@ impl ProviderContext<'_> {
 
     /// Whether the infrastructure of the Cluster is provisioned.
     pub(super) fn has_infrastructure(&self) -> bool {
-        flag(&self.cluster, "status.initialization.infrastructureProvisioned")
+        self.cluster.is_infrastructure_provisioned()
     }
 
     /// Whether the control plane of the Cluster is initialized.
     pub(super) fn is_initialized(&self) -> bool {
-        flag(&self.cluster, "status.initialization.controlPlaneInitialized")
+        self.cluster.is_control_plane_initialized()
     }
 
     /// Whether the API server of the workload cluster responds.
@@ -92,15 +92,9 @@ impl ProviderContext<'_> {
 
     /// Remaining part of a delay since the object was deleted.
     pub(super) fn left_since_deletion(&self, lasts: Duration) -> Option<Duration> {
-        let begun = crate::lifecycle::fields::time(self.object, "metadata.deletionTimestamp")?;
+        let begun = crate::lifecycle::fields::time(self.object, paths::metadata::DELETION_TIMESTAMP)?;
         remaining(begun, lasts, self.context.now)
     }
-}
-
-/// Whether the endpoint at `spec.controlPlaneEndpoint` is valid (CT-6.4).
-pub(super) fn has_endpoint(object: &Object) -> bool {
-    let port = crate::lifecycle::fields::number(object, "spec.controlPlaneEndpoint.port").unwrap_or_default();
-    !text(object, "spec.controlPlaneEndpoint.host").is_empty() && port != 0
 }
 
 /// An object from its JSON; empty if it is not a map.

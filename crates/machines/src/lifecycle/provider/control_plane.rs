@@ -26,14 +26,14 @@ use self::actions::{ControlPlaneAction, next_action};
 use self::member::{ControlPlaneMachine, members};
 use self::propagation::MachineOrders;
 use super::connection::connect;
-use super::context::{ProviderContext, has_endpoint};
+use super::context::ProviderContext;
 use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{reference, remove_finalizer, remove_text, set};
+use crate::lifecycle::fields::{remove_finalizer, remove_text, set};
 use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::{ContractRef, Object};
+use model::hub::{ContractRef, Object, paths};
 
 /// Finalizer of control planes until their Machines are gone (CT-10.20).
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/control-plane";
@@ -107,10 +107,10 @@ fn initialize(
         Flag::ControlPlaneInitialized.raise(ctx.context, after);
         step.event(INITIALIZED, "The API server of the control plane answers");
     }
-    let is_alone = !reference(&ctx.cluster, "spec.infrastructureRef").is_defined();
-    if is_alone && !has_endpoint(&ctx.cluster) && !has_endpoint(after) {
+    let is_alone = !ctx.cluster.infrastructure_ref().is_defined();
+    if is_alone && !ctx.cluster.has_control_plane_endpoint() && !after.has_control_plane_endpoint() {
         let endpoint = &ctx.context.settings.endpoint;
-        set(after, "spec.controlPlaneEndpoint", json!({"host": endpoint.host, "port": endpoint.port}));
+        set(after, paths::cluster::CONTROL_PLANE_ENDPOINT, json!({"host": endpoint.host, "port": endpoint.port}));
     }
     put(after, INITIALIZED, &ConditionState::new(true, INITIALIZED, ""), ctx.context.now);
     Ok(())
@@ -124,7 +124,7 @@ fn delete(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], mut after:
             // No member must leave an etcd that is deleted as a whole.
             let mut machine = (*member.machine).clone();
             if cleanup::is_used_by(ctx.object) {
-                remove_text(&mut machine, "metadata.annotations", CLEANUP);
+                remove_text(&mut machine, paths::metadata::ANNOTATIONS, CLEANUP);
             }
             step.update(&member.machine, machine);
             step.delete(&member.machine);
@@ -137,7 +137,7 @@ fn delete(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], mut after:
     if let Some(left) = ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
         step.requeue_after(left);
     } else {
-        if ctx.is_hosted() && !reference(&ctx.cluster, "spec.infrastructureRef").is_defined() {
+        if ctx.is_hosted() && !ctx.cluster.infrastructure_ref().is_defined() {
             step.writes.push(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
         }
         remove_finalizer(&mut after, FINALIZER);

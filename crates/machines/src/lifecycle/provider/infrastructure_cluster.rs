@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::context::{ProviderContext, has_endpoint};
+use super::context::ProviderContext;
 use super::delays::delay;
 use super::failures::by_spec;
 use super::infrastructure_machine::report_failure;
@@ -13,7 +13,7 @@ use crate::lifecycle::fields::{items, remove_finalizer, set};
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::contract::Contract;
-use model::hub::{Object, annotation};
+use model::hub::{Object, annotation, paths};
 
 /// Finalizer of infrastructure clusters until their workload cluster is gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-cluster";
@@ -54,9 +54,9 @@ fn is_up(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliatio
 
 /// Endpoint, flag and failure domains (CT-6.2, CT-6.5, CT-6.6).
 fn provide(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) -> Result<(), StepError> {
-    if !has_endpoint(after) && !has_endpoint(&ctx.cluster) {
+    if !after.has_control_plane_endpoint() && !ctx.cluster.has_control_plane_endpoint() {
         let endpoint = &ctx.context.settings.endpoint;
-        set(after, "spec.controlPlaneEndpoint", json!({"host": endpoint.host, "port": endpoint.port}));
+        set(after, paths::cluster::CONTROL_PLANE_ENDPOINT, json!({"host": endpoint.host, "port": endpoint.port}));
     }
     if !Flag::Provisioned.read(ctx.context, after)? {
         Flag::Provisioned.raise(ctx.context, after);
@@ -65,7 +65,7 @@ fn provide(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliat
     let domains = items(after, "spec.failureDomains");
     if !domains.is_empty() {
         let domains = failure_domains(domains, ctx.context.contract(ctx.object));
-        set(after, "status.failureDomains", domains);
+        set(after, paths::status::FAILURE_DOMAINS, domains);
     }
     ctx.done(after, READY);
     Ok(())

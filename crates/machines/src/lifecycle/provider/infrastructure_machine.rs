@@ -21,7 +21,7 @@ use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use crate::lifecycle::workload_connection::has_foreign_control_plane;
 use model::hub::contract::Contract;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 use model::wire::conversion::embedded::EmbeddedKind;
 
 /// Finalizer of infrastructure machines until the simulated machine is gone.
@@ -119,7 +119,7 @@ impl InfrastructureMachine<'_> {
         let ctx = self.ctx;
         let (reason, message) = if !ctx.has_infrastructure() {
             ("WaitingForClusterInfrastructure", "the infrastructure of the Cluster is not provisioned yet")
-        } else if !text(self.machine, "spec.bootstrap.dataSecretName").is_empty() {
+        } else if !text(self.machine, paths::machine::BOOTSTRAP_DATA_SECRET).is_empty() {
             return true;
         } else if !self.is_control_plane() && !ctx.is_initialized() {
             ("WaitingForControlPlaneInitialized", "the control plane of the Cluster is not initialized yet")
@@ -132,12 +132,12 @@ impl InfrastructureMachine<'_> {
 
     fn report(&self, after: &mut Object) {
         let name = self.ctx.object.name();
-        set(after, "spec.providerID", json!(node::provider_id(name)));
+        set(after, paths::PROVIDER_ID, json!(node::provider_id(name)));
         let addresses = json!([{"type": "Hostname", "address": name}, {"type": "InternalDNS", "address": name}]);
-        set(after, "status.addresses", addresses);
-        match text(self.machine, "spec.failureDomain") {
+        set(after, paths::status::ADDRESSES, addresses);
+        match self.machine.failure_domain() {
             "" => {}
-            domain => set(after, "status.failureDomain", json!(domain)),
+            domain => set(after, paths::status::FAILURE_DOMAIN, json!(domain)),
         }
         Flag::Provisioned.raise(self.ctx.context, after);
         self.ctx.done(after, VM);
@@ -173,7 +173,7 @@ impl InfrastructureMachine<'_> {
         let described = node::NodeDescription {
             name: ctx.object.name(),
             provider_id: node::provider_id(ctx.object.name()),
-            version: text(self.machine, "spec.version"),
+            version: self.machine.version(),
             is_control_plane: self.is_control_plane(),
             is_ready: self.failure(FailingPart::NodeReady).is_none(),
         };
@@ -209,7 +209,7 @@ impl InfrastructureMachine<'_> {
     /// The Pods of a component.
     fn pods(&self, part: &str) -> impl Iterator<Item = Object> {
         let names = PODS.iter().filter(move |(name, _)| *name == part).flat_map(|(_, pods)| *pods);
-        names.map(|name| node::pod(self.ctx, name, text(self.machine, "spec.version")))
+        names.map(|name| node::pod(self.ctx, name, self.machine.version()))
     }
 }
 
@@ -243,9 +243,9 @@ fn ready(after: &Object, is_control_plane: bool) -> ConditionState {
 pub(super) fn report_failure(ctx: &ProviderContext<'_>, after: &mut Object, failure: &InjectedFault) {
     let is_embedded = EmbeddedKind::find(ctx.object.group(), ctx.object.kind()).is_some();
     let (reason, message) = match ctx.context.contract(ctx.object) {
-        Contract::V1Beta1 => ("status.failureReason", "status.failureMessage"),
+        Contract::V1Beta1 => (paths::status::FAILURE_REASON, paths::status::FAILURE_MESSAGE),
         Contract::V1Beta2 if is_embedded => {
-            ("status.deprecated.v1beta1.failureReason", "status.deprecated.v1beta1.failureMessage")
+            (paths::status::DEPRECATED_FAILURE_REASON, paths::status::DEPRECATED_FAILURE_MESSAGE)
         }
         Contract::V1Beta2 => return,
     };

@@ -14,13 +14,11 @@ use super::virtual_node::{NodeDescription, provider_id};
 use crate::lifecycle::conditions::{ConditionState, put};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{
-    items, number, reference, remaining, remove_finalizer, set, set_annotation, stamp, text,
-};
+use crate::lifecycle::fields::{remaining, remove_finalizer, set, set_annotation, stamp, text};
 use crate::lifecycle::names;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use golang::calendar::Moment;
-use model::hub::{Object, prefixed_name};
+use model::hub::{Object, paths, prefixed_name};
 
 /// Finalizer of pool infrastructure until its instances are gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-pool";
@@ -52,7 +50,7 @@ pub struct PoolInstance {
 
 /// The instances of pool infrastructure in a simulation; empty for other objects.
 pub fn instances(object: &Object) -> Vec<PoolInstance> {
-    let reported = items(object, "spec.providerIDList");
+    let reported = object.provider_id_list();
     let instance = |StoredInstance { name, version, .. }: StoredInstance| {
         let runs = reported.contains(&json!(provider_id(&name)));
         PoolInstance { name, version, runs }
@@ -82,7 +80,7 @@ pub(super) fn step(ctx: &ProviderContext<'_>, pool: &Arc<Object>, step: &mut Rec
 fn may_begin(ctx: &ProviderContext<'_>, pool: &Object, after: &mut Object) -> bool {
     let (reason, message) = if !ctx.has_infrastructure() {
         ("WaitingForClusterInfrastructure", "the infrastructure of the Cluster is not provisioned yet")
-    } else if text(pool, "spec.template.spec.bootstrap.dataSecretName").is_empty() {
+    } else if text(pool, paths::worker::BOOTSTRAP_DATA_SECRET).is_empty() {
         ("WaitingForBootstrapData", "the MachinePool has no bootstrap data yet")
     } else if !ctx.is_connected() {
         ("WaitingForControlPlaneInitialized", "the API server of the workload cluster does not answer yet")
@@ -100,7 +98,7 @@ fn provide(
     after: &mut Object,
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    let wanted = usize::try_from(number(pool, "spec.replicas").unwrap_or(1)).unwrap_or_default();
+    let wanted = usize::try_from(pool.replicas().unwrap_or(1)).unwrap_or_default();
     if wanted > MOST {
         let message = format!("spec.replicas of the MachinePool is {wanted}; a pool has {MOST} instances at most");
         put(after, READY, &ConditionState::new(false, "TooManyInstances", message), ctx.context.now);
@@ -120,10 +118,10 @@ fn provide(
     register(ctx, &up, step);
     let ids: Vec<Value> = up.iter().map(|instance| json!(provider_id(&instance.name))).collect();
     match ids.is_empty() {
-        true => drop(after.remove("spec.providerIDList")),
-        false => set(after, "spec.providerIDList", Value::Array(ids)),
+        true => drop(after.remove(paths::PROVIDER_ID_LIST)),
+        false => set(after, paths::PROVIDER_ID_LIST, Value::Array(ids)),
     }
-    set(after, "status.replicas", json!(up.len()));
+    set(after, paths::status::REPLICAS, json!(up.len()));
     if up.len() >= wanted {
         if !Flag::Provisioned.read(ctx.context, after)? {
             Flag::Provisioned.raise(ctx.context, after);
@@ -154,19 +152,19 @@ pub(super) fn bring_up(object: &mut Object, version: &str, count: usize, now: Mo
     };
     let instances: Vec<StoredInstance> = (0..count).map(instance).collect();
     let ids = instances.iter().map(|instance| json!(provider_id(&instance.name))).collect();
-    set(object, "spec.providerIDList", Value::Array(ids));
+    set(object, paths::PROVIDER_ID_LIST, Value::Array(ids));
     set_annotation(object, INSTANCES, &serde_json::to_string(&instances).unwrap_or_default());
 }
 
 /// The source of new instances: version, bootstrap configuration, and infrastructure spec.
 fn made_from(ctx: &ProviderContext<'_>, pool: &Object) -> Result<String, StepError> {
-    let config = reference(pool, "spec.template.spec.bootstrap.configRef");
+    let config = pool.contract_ref_at(paths::worker::BOOTSTRAP_CONFIG_REF);
     let config = ctx.context.referenced(&config, pool.namespace())?;
     let mut own = (**ctx.object).clone();
-    own.remove("spec.providerIDList");
+    own.remove(paths::PROVIDER_ID_LIST);
     let parts = json!([
-        text(pool, "spec.template.spec.version"),
-        text(pool, "spec.template.spec.bootstrap.dataSecretName"),
+        pool.machine_version(),
+        text(pool, paths::worker::BOOTSTRAP_DATA_SECRET),
         config.as_ref().and_then(|config| config.at("spec")),
         own.at("spec"),
     ]);
@@ -175,7 +173,7 @@ fn made_from(ctx: &ProviderContext<'_>, pool: &Object) -> Result<String, StepErr
 
 /// Remaining startup time of an instance. A running one takes no time again (CT-19.7).
 fn left(ctx: &ProviderContext<'_>, instance: &StoredInstance) -> Option<Duration> {
-    if items(ctx.object, "spec.providerIDList").contains(&json!(provider_id(&instance.name))) {
+    if ctx.object.provider_id_list().contains(&json!(provider_id(&instance.name))) {
         return None;
     }
     let (settings, timings) = (ctx.context.settings, &ctx.context.settings.timings);
@@ -231,13 +229,13 @@ fn made(ctx: &ProviderContext<'_>, pool: &Object, instances: &[StoredInstance], 
         name: prefixed_name(&format!("{}-", ctx.object.name()), &end),
         begun: stamp(ctx.context.now).as_str().unwrap_or_default().to_owned(),
         made_from: made_from.to_owned(),
-        version: text(pool, "spec.template.spec.version").to_owned(),
+        version: pool.machine_version().to_owned(),
     }
 }
 
 /// Registers Nodes of newly running instances.
 fn register(ctx: &ProviderContext<'_>, up: &[&StoredInstance], step: &mut Reconciliation) {
-    let reported = items(ctx.object, "spec.providerIDList");
+    let reported = ctx.object.provider_id_list();
     for instance in up.iter().filter(|one| !reported.contains(&json!(provider_id(&one.name)))) {
         let object = node(instance, ctx.context.now);
         step.writes.push(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object });
@@ -246,7 +244,7 @@ fn register(ctx: &ProviderContext<'_>, up: &[&StoredInstance], step: &mut Reconc
 
 /// The Nodes of the reported instances.
 pub(super) fn registered(ctx: &ProviderContext<'_>) -> Vec<Object> {
-    let reported = items(ctx.object, "spec.providerIDList");
+    let reported = ctx.object.provider_id_list();
     let instances = known(ctx.object).into_iter();
     let is_reported = |one: &StoredInstance| reported.contains(&json!(provider_id(&one.name)));
     instances.filter(is_reported).map(|one| node(&one, ctx.context.now)).collect()

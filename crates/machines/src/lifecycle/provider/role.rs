@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::context::ProviderContext;
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::fields::{cluster_of, owner_name, reference};
+use crate::lifecycle::fields::{cluster_of, owner_name};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// A role with the owner that gives it.
 pub(super) enum OwnerRole<'a> {
@@ -28,19 +28,20 @@ pub(super) fn role<'a>(
     {
         let is = |path: &str| refers(&cluster, path, object);
         let ctx = |cluster: &Arc<Object>| ProviderContext { context, object, cluster: cluster.clone() };
-        if is("spec.infrastructureRef") {
+        if is(paths::INFRASTRUCTURE_REF) {
             return Ok(Some(OwnerRole::InfrastructureCluster(ctx(&cluster))));
         }
-        if is("spec.controlPlaneRef") {
+        if is(paths::cluster::CONTROL_PLANE_REF) {
             return Ok(Some(OwnerRole::ControlPlane(ctx(&cluster))));
         }
     }
-    let machine = of_owner(context, object, "Machine", ["spec.infrastructureRef", "spec.bootstrap.configRef"])?;
+    let machine =
+        of_owner(context, object, "Machine", [paths::INFRASTRUCTURE_REF, paths::machine::BOOTSTRAP_CONFIG_REF])?;
     if let Some((ctx, owner, is_infrastructure)) = machine {
         let role = if is_infrastructure { OwnerRole::InfrastructureMachine } else { OwnerRole::Bootstrap };
         return Ok(Some(role(ctx, owner)));
     }
-    let paths = ["spec.template.spec.infrastructureRef", "spec.template.spec.bootstrap.configRef"];
+    let paths = [paths::worker::INFRASTRUCTURE_REF, paths::worker::BOOTSTRAP_CONFIG_REF];
     let pool = of_owner(context, object, "MachinePool", paths)?;
     Ok(pool.map(|(ctx, owner, is_infrastructure)| {
         let role = if is_infrastructure { OwnerRole::InfrastructurePool } else { OwnerRole::Bootstrap };
@@ -68,6 +69,6 @@ fn of_owner<'a>(
 
 /// Whether the reference at a path is to the object.
 fn refers(owner: &Object, path: &str, object: &Object) -> bool {
-    let reference = reference(owner, path);
+    let reference = owner.contract_ref_at(path);
     GroupKind::for_reference(&reference) == GroupKind::for_object(object) && reference.name == object.name()
 }

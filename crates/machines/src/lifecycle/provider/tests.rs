@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::flow::{CLUSTER_FLOW, MACHINE_FLOW};
 use crate::lifecycle::conditions::{self, ConditionState, is_true};
-use crate::lifecycle::fields::{self, flag, owner, reference, set, set_annotation, set_label, set_owner, text};
+use crate::lifecycle::fields::{self, flag, owner, set, set_annotation, set_label, set_owner, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{FailingPart, InjectedFailure, MachineSettings, Timings};
 use crate::lifecycle::simulator::MachineSimulator;
@@ -72,7 +72,7 @@ fn change(simulator: &mut MachineSimulator, object: &Object, change: impl FnOnce
 }
 
 fn referenced(simulator: &MachineSimulator, object: &Object, path: &str) -> Option<Arc<Object>> {
-    let reference = reference(object, path);
+    let reference = object.contract_ref_at(path);
     simulator.find(&GroupKind::for_reference(&reference), &reference.name)
 }
 
@@ -233,7 +233,7 @@ fn an_infrastructure_cluster_gets_what_its_contract_asks_for_after_a_while() {
         make_cluster(&mut simulator, json!({"failureDomains": domains}));
         play(&mut simulator, 1);
         let cluster = embedded(&simulator, "EmbeddedCluster", CLUSTER);
-        assert!(fields::has_finalizer(&cluster, super::infrastructure_cluster::FINALIZER), "{contract:?}");
+        assert!(cluster.has_finalizer(super::infrastructure_cluster::FINALIZER), "{contract:?}");
         play(&mut simulator, 60);
         assert_eq!(seconds(&simulator), 5, "{contract:?}");
         let cluster = embedded(&simulator, "EmbeddedCluster", CLUSTER);

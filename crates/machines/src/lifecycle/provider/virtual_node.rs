@@ -10,7 +10,7 @@ use crate::lifecycle::names;
 use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use golang::calendar::Moment;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 const SYSTEM: &str = "kube-system";
 /// Label and taint of control plane Nodes.
@@ -108,7 +108,7 @@ fn describe_member(ctx: &ProviderContext<'_>, pod: &mut Object) {
 pub(super) fn with_one_leader(mut objects: Vec<Object>) -> Vec<Object> {
     let leaders = objects.iter_mut().filter(|object| object.annotation(ETCD_LEADER).is_some());
     for other in leaders.skip(1) {
-        map_mut(other, "metadata.annotations").remove(ETCD_LEADER);
+        map_mut(other, paths::metadata::ANNOTATIONS).remove(ETCD_LEADER);
     }
     objects
 }
@@ -183,7 +183,7 @@ pub(super) fn delete(ctx: &ProviderContext<'_>, step: &mut Reconciliation) {
 }
 
 fn runs_on(pod: &Object, node: &str) -> bool {
-    pod.at("spec.nodeName").is_some_and(|name| name == node) && pod.namespace() == SYSTEM
+    pod.at(paths::pod::NODE_NAME).is_some_and(|name| name == node) && pod.namespace() == SYSTEM
 }
 
 /// Makes the first other member the leader.

@@ -9,7 +9,7 @@ use crate::lifecycle::fields::{map_mut, set};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use golang::calendar::Moment;
 use model::garbage::{self, Collectable, FOREGROUND, Lookup, OwnerReference, Propagation, Store};
-use model::hub::{Object, ObjectKey, group_of};
+use model::hub::{Object, ObjectKey, group_of, paths};
 
 impl MachineSimulator {
     /// Deletes an object and, after it, its dependents; one with finalizers stays until they are removed.
@@ -89,7 +89,7 @@ impl MachineSimulator {
             return;
         }
         self.numbers += 1;
-        set(&mut after, "metadata.resourceVersion", json!(self.numbers.to_string()));
+        set(&mut after, paths::metadata::RESOURCE_VERSION, json!(self.numbers.to_string()));
         self.store(id, Some(Arc::new(after)));
     }
 }

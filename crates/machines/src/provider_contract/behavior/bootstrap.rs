@@ -2,13 +2,11 @@
 
 use super::{ObservedChange, RuleVerdict, Secret, has_flag};
 use crate::lifecycle::dependents::is_controlled_by;
-use model::hub::{Object, label};
-
-const NAME: &str = "status.dataSecretName";
+use model::hub::{Object, label, paths};
 
 /// A bootstrap configuration.
 pub(super) fn judge(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
-    let [was, is] = change.text(NAME);
+    let [was, is] = change.text(paths::bootstrap::DATA_SECRET);
     if change.raises_flag() {
         verdicts.push(RuleVerdict::kept_if(
             !is.is_empty(),
@@ -21,7 +19,7 @@ pub(super) fn judge(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>
         joins(change, verdicts);
     }
     if change.after.is_some() && !was.is_empty() && was != is {
-        let message = format!("{NAME} was {was:?}, and is {is:?}");
+        let message = format!("status.dataSecretName was {was:?}, and is {is:?}");
         verdicts.push(RuleVerdict::broken("CT-12.4", message, "Never change the name: Cluster API copies it once"));
     }
 }
@@ -67,7 +65,7 @@ fn joins(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
         return;
     }
     verdicts.push(RuleVerdict::kept_if(
-        has_flag(Some(cluster), "status.initialization.controlPlaneInitialized"),
+        has_flag(Some(cluster), paths::status::CONTROL_PLANE_INITIALIZED),
         "CT-12.7",
         "the data of a worker was made once the control plane was initialized",
         "the data of a worker was made before the control plane was initialized",

@@ -23,16 +23,15 @@ fn has_owner(change: &ObservedChange<'_>, object: &Object) -> bool {
         ProviderRole::InfrastructureMachinePool => &["MachinePool"],
         ProviderRole::BootstrapConfig => &["Machine", "MachinePool"],
     };
-    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    owners.into_iter().any(|owner| {
+    object.owner_references().iter().any(|owner| {
         let api_version = text(owner, "apiVersion");
         api_version.split_once('/').is_some_and(|(group, _)| group == GROUP) && kinds.contains(&&*text(owner, "kind"))
     })
 }
 
 fn finalizers(object: Option<&Object>) -> Vec<&str> {
-    let all = object.and_then(|object| object.at("metadata.finalizers")).and_then(Value::as_array);
+    let all = object.map(Object::finalizers);
     // Set by the garbage collector.
     let is_of_provider = |name: &&str| !["foregroundDeletion", "orphan"].contains(name);
     all.into_iter().flatten().filter_map(Value::as_str).filter(is_of_provider).collect()
@@ -119,8 +118,7 @@ fn paused(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 
 /// The reason why a provider must not change an object.
 fn pause(object: &Object, surroundings: &RelatedObjects) -> Option<&'static str> {
-    let of_cluster = surroundings.cluster.as_ref().and_then(|cluster| cluster.at("spec.paused"));
-    if of_cluster == Some(&Value::Bool(true)) {
+    if surroundings.cluster.as_ref().is_some_and(Object::is_paused) {
         return Some("the Cluster is paused");
     }
     object.annotation(annotation::PAUSED).map(|_| "the object is paused")

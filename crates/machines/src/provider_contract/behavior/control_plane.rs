@@ -2,12 +2,10 @@
 
 use core::cmp::Ordering;
 
-use serde_json::Value;
-
 use super::{ObservedChange, RuleVerdict, Secret, infrastructure, members};
 use golang::version::KubeVersion;
 use model::hub::contract::Contract;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 const KUBECONFIG: &str = "CT-10.10";
 
@@ -48,8 +46,7 @@ fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -
         let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
         faults.push(RuleVerdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
     }
-    let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    if !owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
+    if !secret.owner_references().iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
         faults.push(RuleVerdict::disregarded(
             KUBECONFIG,
             "the control plane does not own the Secret with the kubeconfig",
@@ -63,17 +60,20 @@ fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -
 /// A control plane with replicas reports counters (CT-10.2).
 fn counters(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
-    if after.at("spec.replicas").is_none() {
+    if after.at(paths::REPLICAS).is_none() {
         return;
     }
     let own = match change.contract {
-        Contract::V1Beta1 => ["status.updatedReplicas", "status.unavailableReplicas"],
-        Contract::V1Beta2 => ["status.upToDateReplicas", "status.availableReplicas"],
+        Contract::V1Beta1 => [paths::control_plane::UPDATED_REPLICAS, paths::control_plane::UNAVAILABLE_REPLICAS],
+        Contract::V1Beta2 => [paths::status::UP_TO_DATE_REPLICAS, paths::status::AVAILABLE_REPLICAS],
     };
     // Zero counters may be omitted.
-    let missing: Vec<&str> =
-        ["status.replicas", "status.selector"].into_iter().filter(|path| after.at(path).is_none()).collect();
-    let counted = ["status.readyReplicas"].into_iter().chain(own).filter(|path| after.at(path).is_some()).count();
+    let missing: Vec<&str> = [paths::status::REPLICAS, paths::status::SELECTOR]
+        .into_iter()
+        .filter(|path| after.at(path).is_none())
+        .collect();
+    let counted =
+        [paths::status::READY_REPLICAS].into_iter().chain(own).filter(|path| after.at(path).is_some()).count();
     verdicts.push(match missing.first() {
         Some(path) => RuleVerdict::broken(
             "CT-10.2",
@@ -90,11 +90,11 @@ fn counters(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 /// The version in the status follows the one in the spec, and is never newer (CT-10.4).
 fn version(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-10.4";
-    let [was, is] = change.text("status.version");
+    let [was, is] = change.text(paths::control_plane::STATUS_VERSION);
     if was == is || is.is_empty() {
         return;
     }
-    let [_, wanted] = change.text("spec.version");
+    let [_, wanted] = change.text(paths::VERSION);
     let parsed = |text: &str| KubeVersion::parse_tolerant(text).ok();
     let order = parsed(is).zip(parsed(wanted)).map(|(is, wanted)| is.precedence(&wanted));
     verdicts.push(RuleVerdict::kept_if(

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{ObservedChange, RuleVerdict, has_flag};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// An infrastructure cluster.
 pub(super) fn cluster(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     endpoint(change, verdicts);
     failure(change, verdicts);
     if change.raises_flag()
-        && let Some(domains) = change.at("status.failureDomains")[1]
+        && let Some(domains) = change.at(paths::status::FAILURE_DOMAINS)[1]
     {
         let names =
             domains.as_array().map(|list| list.iter().filter_map(|domain| domain.get("name")).collect::<Vec<_>>());
@@ -28,7 +28,7 @@ pub(super) fn cluster(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdic
 
 /// An infrastructure machine.
 pub(super) fn machine(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
-    let [was, is] = change.text("spec.providerID");
+    let [was, is] = change.text(paths::PROVIDER_ID);
     if change.raises_flag() {
         verdicts.push(RuleVerdict::kept_if(
             !is.is_empty(),
@@ -53,7 +53,7 @@ fn begun(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let now = change.now();
     if now.cluster.is_some() {
         verdicts.push(RuleVerdict::kept_if(
-            has_flag(now.cluster.as_ref(), "status.initialization.infrastructureProvisioned"),
+            has_flag(now.cluster.as_ref(), paths::status::INFRASTRUCTURE_PROVISIONED),
             RULE,
             "the machine was made once the infrastructure of the Cluster was there",
             "the machine was made before the infrastructure of the Cluster was provisioned",
@@ -62,7 +62,7 @@ fn begun(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     }
     if let Some(machine) = &now.owner {
         verdicts.push(RuleVerdict::kept_if(
-            machine.at("spec.bootstrap.dataSecretName").is_some_and(Value::is_string),
+            machine.at(paths::machine::BOOTSTRAP_DATA_SECRET).is_some_and(Value::is_string),
             RULE,
             "the machine was made once there was bootstrap data",
             "the machine was made before the Machine had bootstrap data",
@@ -74,10 +74,10 @@ fn begun(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 /// A machine is in the failure domain of its Machine (CT-8.3).
 fn placed(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-8.3";
-    let text = |object: &Object| object.at("spec.failureDomain").and_then(Value::as_str).map(str::to_owned);
+    let text = |object: &Object| object.at(paths::FAILURE_DOMAIN).and_then(Value::as_str).map(str::to_owned);
     let Some(wanted) = change.now().owner.as_ref().and_then(text) else { return };
-    let [_, reported] = change.text("status.failureDomain");
-    let [_, older] = change.text("spec.failureDomain");
+    let [_, reported] = change.text(paths::status::FAILURE_DOMAIN);
+    let [_, older] = change.text(paths::FAILURE_DOMAIN);
     let there = if reported.is_empty() { older } else { reported };
     verdicts.push(match there {
         "" => RuleVerdict::disregarded(
@@ -97,8 +97,8 @@ fn placed(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 /// The infrastructure of a MachinePool.
 pub(super) fn pool(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     if change.raises_flag() {
-        let ids = change.at("spec.providerIDList")[1].and_then(Value::as_array).map_or(0, Vec::len);
-        let replicas = change.at("status.replicas")[1].and_then(Value::as_u64);
+        let ids = change.at(paths::PROVIDER_ID_LIST)[1].and_then(Value::as_array).map_or(0, Vec::len);
+        let replicas = change.at(paths::status::REPLICAS)[1].and_then(Value::as_u64);
         verdicts.push(RuleVerdict::kept_if(
             ids > 0 || replicas == Some(0),
             "CT-13.1",
@@ -115,8 +115,8 @@ pub(super) fn pool(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>)
         ));
     }
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let ids = list(change.at("spec.providerIDList")[1]);
-    if change.at("spec.providerIDList")[0] != change.at("spec.providerIDList")[1]
+    let ids = list(change.at(paths::PROVIDER_ID_LIST)[1]);
+    if change.at(paths::PROVIDER_ID_LIST)[0] != change.at(paths::PROVIDER_ID_LIST)[1]
         && ids.iter().enumerate().any(|(at, id)| ids.get(..at).is_some_and(|before| before.contains(id)))
     {
         verdicts.push(RuleVerdict::broken(
@@ -132,7 +132,7 @@ pub(super) fn pool(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>)
 /// A pool that names a kind of infrastructure machines creates one for each instance (CT-13.2).
 fn instances(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     let Some(instances) = change.now().instances else { return };
-    let [was, is] = change.at("status.replicas").map(|value| value.and_then(Value::as_u64).unwrap_or_default());
+    let [was, is] = change.at(paths::status::REPLICAS).map(|value| value.and_then(Value::as_u64).unwrap_or_default());
     let is_asked = change.raises_flag() || was < is;
     if change.after.is_none() || is == 0 || !is_asked {
         return;
@@ -150,15 +150,17 @@ fn instances(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 fn failure(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     use model::hub::contract::Contract;
     let is_set = |at: usize| {
-        ["status.failureReason", "status.failureMessage"].iter().any(|path| !change.text(path)[at].is_empty())
+        [paths::status::FAILURE_REASON, paths::status::FAILURE_MESSAGE]
+            .iter()
+            .any(|path| !change.text(path)[at].is_empty())
     };
     if is_set(0) || !is_set(1) {
         return;
     }
     verdicts.push(match change.contract {
         Contract::V1Beta1 => {
-            let complete = !change.text("status.failureReason")[1].is_empty()
-                && !change.text("status.failureMessage")[1].is_empty();
+            let complete = !change.text(paths::status::FAILURE_REASON)[1].is_empty()
+                && !change.text(paths::status::FAILURE_MESSAGE)[1].is_empty();
             RuleVerdict::kept_if(
                 complete,
                 "CT-6.7",
@@ -179,7 +181,7 @@ fn failure(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
 pub(super) fn endpoint(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
     const RULE: &str = "CT-6.3";
     let valid = |object: Option<&Object>| {
-        let endpoint = object?.at("spec.controlPlaneEndpoint")?;
+        let endpoint = object?.at(paths::cluster::CONTROL_PLANE_ENDPOINT)?;
         let host = endpoint.get("host").and_then(Value::as_str).filter(|host| !host.is_empty())?;
         let port = endpoint.get("port").and_then(Value::as_u64).filter(|port| (1..=65535).contains(port))?;
         Some((host.to_owned(), port))

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{ObservedChange, RuleVerdict};
 use crate::lifecycle::conditions;
 use model::hub::contract::Contract;
-use model::hub::{Object, label, naming};
+use model::hub::{Object, label, naming, paths};
 
 const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
 
@@ -68,14 +68,14 @@ fn made(control_plane: &Object, machine: &Object) -> RuleVerdict {
 /// Missing fields of a control plane Machine.
 fn missing(machine: &Object) -> Vec<&'static str> {
     let has = |path: &str| machine.at(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    let has_data = has("spec.bootstrap.configRef.name") || has("spec.bootstrap.dataSecretName");
+    let has_data = has("spec.bootstrap.configRef.name") || has(paths::machine::BOOTSTRAP_DATA_SECRET);
     let wanted = [
         (machine.label(label::CONTROL_PLANE) == Some(""), "empty label cluster.x-k8s.io/control-plane"),
         (machine.label(label::CLUSTER_NAME).is_some(), "label cluster.x-k8s.io/cluster-name"),
-        (has("spec.clusterName"), "spec.clusterName"),
-        (has("spec.version"), "spec.version"),
-        (has("spec.infrastructureRef.name"), "spec.infrastructureRef"),
-        (has_data, "spec.bootstrap.configRef"),
+        (has(paths::CLUSTER_NAME), paths::CLUSTER_NAME),
+        (has(paths::VERSION), paths::VERSION),
+        (has("spec.infrastructureRef.name"), paths::INFRASTRUCTURE_REF),
+        (has_data, paths::machine::BOOTSTRAP_CONFIG_REF),
     ];
     wanted.into_iter().filter(|(is_there, _)| !is_there).map(|(_, what)| what).collect()
 }
@@ -83,13 +83,13 @@ fn missing(machine: &Object) -> Vec<&'static str> {
 /// A new Machine is in a failure domain for control planes, if the Cluster has any (CT-10.14).
 fn placed(change: &ObservedChange<'_>, machine: &Object) -> Option<RuleVerdict> {
     const RULE: &str = "CT-10.14";
-    let domains = change.now().cluster.as_ref()?.at("status.failureDomains")?.as_array()?;
+    let domains = change.now().cluster.as_ref()?.at(paths::status::FAILURE_DOMAINS)?.as_array()?;
     let is_fit = |domain: &&Value| domain.get("controlPlane") == Some(&Value::Bool(true));
     let fit: Vec<&Value> = domains.iter().filter(is_fit).filter_map(|domain| domain.get("name")).collect();
     if fit.is_empty() {
         return None;
     }
-    let (name, domain) = (machine.name(), machine.at("spec.failureDomain"));
+    let (name, domain) = (machine.name(), machine.at(paths::FAILURE_DOMAIN));
     let of = domain
         .and_then(Value::as_str)
         .map_or("no failure domain".to_owned(), |name| format!("the failure domain {name}"));
@@ -109,8 +109,8 @@ fn placed(change: &ObservedChange<'_>, machine: &Object) -> Option<RuleVerdict> 
 fn up_to_date(change: &ObservedChange<'_>, machines: &[&Object]) -> Option<RuleVerdict> {
     const RULE: &str = "CT-10.15";
     let [was, is] = change.at(match change.contract {
-        Contract::V1Beta1 => "status.updatedReplicas",
-        Contract::V1Beta2 => "status.upToDateReplicas",
+        Contract::V1Beta1 => paths::control_plane::UPDATED_REPLICAS,
+        Contract::V1Beta2 => paths::status::UP_TO_DATE_REPLICAS,
     });
     if machines.is_empty() || (was == is && !change.raises_flag()) {
         return None;

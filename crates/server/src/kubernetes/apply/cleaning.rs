@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::cluster::{self, ClusterField};
-use super::{ApplyError, CreatedObject, PlanExecution, VERSION, WriteRecord};
+use super::{ApplyError, CreatedObject, PlanExecution, WriteRecord};
 use crate::kubernetes::untyped::{self, ApiRequestError, WriteFailure};
 use engine::topology::plan::{PlanStep, StepAction, TopologyPart};
 use engine::topology::worker::API_VERSION;
-use model::hub::{Hook, ObjectRef};
+use model::hub::{Hook, ObjectRef, paths};
 
 /// The hooks that follow a step of the control plane (HK-20).
 const OF_STEP: [Hook; 3] = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade, Hook::AfterWorkersUpgrade];
@@ -55,15 +55,17 @@ impl PlanExecution<'_> {
     /// step: the next run would call them before the control plane is upgraded (HK-20). The mark of the hook at the end
     /// of the upgrade stays.
     pub(super) async fn unmark_hooks_after(&mut self, failed: &PlanStep) {
-        let is_step =
-            failed.part == TopologyPart::ControlPlane && failed.changes.iter().any(|change| change.path == VERSION);
+        let is_step = failed.part == TopologyPart::ControlPlane
+            && failed.changes.iter().any(|change| change.path == paths::VERSION);
         let (Some(current), true) = (&failed.current, is_step) else { return };
         let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
         let changes = done.filter(|step| step.part == TopologyPart::Cluster).flat_map(|step| &step.changes);
         let Some(marked) = changes.map(ClusterField::for_change).find(ClusterField::is_of_hooks) else { return };
         let stored = untyped::get(self.client, &failed.object).await;
         // A write without an answer may have begun the step.
-        if !stored.is_ok_and(|stored| stored.is_some_and(|stored| stored.at(VERSION) == current.at(VERSION))) {
+        if !stored
+            .is_ok_and(|stored| stored.is_some_and(|stored| stored.at(paths::VERSION) == current.at(paths::VERSION)))
+        {
             return;
         }
         let left = hooks_without_step(marked.from(), marked.to());
@@ -72,7 +74,7 @@ impl PlanExecution<'_> {
         match cluster::write(self.client, &cluster, self.run.cluster_uid, &self.version, &[unmarked]).await {
             Ok(written) => {
                 info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
-                let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+                let version = written.resource_version().to_owned();
                 self.version.clone_from(&version);
                 self.outcome.written.push(WriteRecord { object: cluster, version });
                 self.outcome.cluster = Some(written);

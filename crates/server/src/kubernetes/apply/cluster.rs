@@ -7,7 +7,7 @@ use tracing::debug;
 use super::ApplyError;
 use crate::kubernetes::untyped;
 use engine::topology::plan::ChangedField;
-use model::hub::{Object, ObjectRef, annotation};
+use model::hub::{Object, ObjectRef, annotation, paths};
 
 /// Maximum number of reads of the Cluster after write conflicts.
 const ATTEMPTS: usize = 5;
@@ -108,7 +108,7 @@ pub(super) async fn write(
                     return Err(changed());
                 }
                 debug!(%cluster, "Write conflict on the Cluster, retrying");
-                version = found.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+                version = found.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
             }
             Err(error) if error.is_not_found() => return Err(changed()),
             written => return written.map_err(failed),

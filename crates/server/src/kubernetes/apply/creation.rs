@@ -12,7 +12,7 @@ use tracing::info;
 use super::{ApplyError, PlanExecution};
 use crate::kubernetes::untyped;
 use engine::topology::plan::PlanStep;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// A resourceVersion that no stored object has: the first write of an etcd gets 2, and other stores count on from
 /// there. An API server compares it with the version of an existing object (409), and ignores it where there is none.
@@ -25,7 +25,7 @@ impl PlanExecution<'_> {
     /// created a moment ago.
     pub(super) async fn create(&self, step: &PlanStep, sent: &Object) -> Result<Object, ApplyError> {
         let mut new = sent.clone();
-        new.set("metadata.resourceVersion", json!(OF_NO_OBJECT))?;
+        new.set(paths::metadata::RESOURCE_VERSION, json!(OF_NO_OBJECT))?;
         match untyped::apply(self.client, &new, false).await {
             Err(error) if error.is_conflict() => self.adopt(step, sent).await,
             created => created.map_err(|error| ApplyError::create(&step.object, error)),
@@ -40,7 +40,7 @@ impl PlanExecution<'_> {
             let Some(found) = found else { break };
             claimant.adopt(&found)?;
             let mut sent = sent.clone();
-            for field in ["metadata.uid", "metadata.resourceVersion"] {
+            for field in [paths::metadata::UID, paths::metadata::RESOURCE_VERSION] {
                 sent.set(field, json!(found.text(field)?))?;
             }
             match untyped::apply(self.client, &sent, false).await {

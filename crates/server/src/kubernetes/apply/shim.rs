@@ -42,7 +42,7 @@ pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str
     if !is_ours(&found, cluster, uid) {
         return Err(ApplyError::Foreign { object: Box::new(reference) });
     }
-    if found.at("metadata.deletionTimestamp").is_some() {
+    if found.is_being_deleted() {
         return Err(ApplyError::Changed { object: Box::new(reference) });
     }
     Ok(found.uid().to_owned())
@@ -82,12 +82,11 @@ pub(super) async fn delete(
 
 /// Whether a ConfigMap was made for this Cluster.
 fn is_ours(found: &Object, cluster: &ObjectKey, uid: &str) -> bool {
-    let owners = found.at("metadata.ownerReferences").and_then(Value::as_array);
     let is_cluster =
         |owner: &Value| owner["kind"] == "Cluster" && owner["name"] == *cluster.name && owner["uid"] == *uid;
     found.label(label::CLUSTER_NAME) == Some(&*cluster.name)
         && found.label(label::OWNED).is_some()
-        && owners.into_iter().flatten().any(is_cluster)
+        && found.owner_references().iter().any(is_cluster)
 }
 
 /// It was there a moment ago.

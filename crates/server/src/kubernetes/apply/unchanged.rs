@@ -9,7 +9,7 @@ use tracing::debug;
 use super::ApplyError;
 use crate::kubernetes::untyped;
 use engine::topology::plan::MANAGER;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// How often an object is read again after a write conflict.
 const ATTEMPTS: usize = 5;
@@ -23,7 +23,7 @@ pub(super) async fn apply(client: &kube::Client, mut sent: Object, current: &Obj
     let mut version = version_of(current);
     for _ in 0..ATTEMPTS {
         if !version.is_empty() {
-            sent.set("metadata.resourceVersion", json!(version))?;
+            sent.set(paths::metadata::RESOURCE_VERSION, json!(version))?;
         }
         let error = match untyped::apply(client, &sent, false).await {
             Err(error) if error.is_conflict() => error,
@@ -43,21 +43,22 @@ pub(super) async fn apply(client: &kube::Client, mut sent: Object, current: &Obj
 }
 
 fn version_of(object: &Object) -> String {
-    object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned()
+    object.resource_version().to_owned()
 }
 
 /// What a plan depends on. Everything else changes without any effect on what is applied: the status, finalizers, and
 /// the fields of other field managers, which count by their values.
 fn basis(object: &Object) -> Object {
     let mut basis = object.clone();
-    for path in ["status", "metadata.resourceVersion", "metadata.generation", "metadata.finalizers"] {
+    for path in ["status", paths::metadata::RESOURCE_VERSION, paths::metadata::GENERATION, paths::metadata::FINALIZERS]
+    {
         basis.remove(path);
     }
-    if let Some(Value::Array(entries)) = basis.remove("metadata.managedFields") {
+    if let Some(Value::Array(entries)) = basis.remove(paths::metadata::MANAGED_FIELDS) {
         let is_ours = |entry: &&Value| entry["manager"] == MANAGER && entry.get("subresource").is_none();
         let ours: Vec<Value> = entries.iter().filter(is_ours).map(|entry| entry["fieldsV1"].clone()).collect();
         // `metadata` holds other fields.
-        let _ = basis.set("metadata.managedFields", Value::Array(ours));
+        let _ = basis.set(paths::metadata::MANAGED_FIELDS, Value::Array(ours));
     }
     basis
 }

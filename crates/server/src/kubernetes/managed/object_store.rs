@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 
 use engine::topology::plan::MANAGER;
-use model::hub::{Object, ObjectKey, label};
+use model::hub::{Object, ObjectKey, label, paths};
 use model::world::Selection;
 
 /// Objects by key, and which of them belong to which Cluster.
@@ -149,7 +149,7 @@ impl StoreContents {
 impl CompactObject {
     fn from_object(mut object: Object) -> Self {
         slim(&mut object);
-        let version = object.remove("metadata.resourceVersion");
+        let version = object.remove(paths::metadata::RESOURCE_VERSION);
         let version = version.as_ref().and_then(Value::as_str).unwrap_or_default().into();
         let cluster = object.label(label::CLUSTER_NAME).map(Into::into);
         let text = object.as_ref().to_string().into_bytes().into_boxed_slice();
@@ -160,7 +160,7 @@ impl CompactObject {
     fn decode(&self) -> Option<Arc<Object>> {
         let value: Value = serde_json::from_slice(&self.text).ok()?;
         let mut object = Object::try_from(value).ok()?;
-        object.set("metadata.resourceVersion", (*self.version).into()).ok()?;
+        object.set(paths::metadata::RESOURCE_VERSION, (*self.version).into()).ok()?;
         Some(Arc::new(object))
     }
 }
@@ -169,8 +169,7 @@ impl CompactObject {
 /// that says that all others were lost (SSA-20). Without any, the others are not missed, but that there were some must
 /// show.
 pub(in crate::kubernetes) fn slim(object: &mut Object) {
-    const FIELDS: &str = "metadata.managedFields";
-    let Some(Value::Array(mut entries)) = object.remove(FIELDS) else { return };
+    let Some(Value::Array(mut entries)) = object.remove(paths::metadata::MANAGED_FIELDS) else { return };
     if entries.is_empty() {
         return;
     }
@@ -189,7 +188,7 @@ pub(in crate::kubernetes) fn slim(object: &mut Object) {
         }
     }
     // It was there a moment ago.
-    let _ = object.set(FIELDS, Value::Array(entries));
+    let _ = object.set(paths::metadata::MANAGED_FIELDS, Value::Array(entries));
 }
 
 #[cfg(test)]
@@ -227,7 +226,7 @@ mod tests {
         assert_eq!(found.at("metadata.resourceVersion"), Some(&json!("7")));
         assert_eq!(found.at("spec"), Some(&json!({"n": 1.5, "z": null})));
         let ours = json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
-        assert_eq!(found.at("metadata.managedFields"), Some(&ours));
+        assert_eq!(found.at(paths::metadata::MANAGED_FIELDS), Some(&ours));
         assert_eq!(object_store.get(&ObjectKey::new("ns", "b")), None);
     }
 
@@ -237,18 +236,18 @@ mod tests {
         let object_store = ObjectStore::default();
         let mut plain = object("a", "c", "7", json!({}));
         plain
-            .set("metadata.managedFields", json!([{"manager": "b", "fieldsV1": {"f:x": {}}}, {"manager": "c"}]))
+            .set(paths::metadata::MANAGED_FIELDS, json!([{"manager": "b", "fieldsV1": {"f:x": {}}}, {"manager": "c"}]))
             .unwrap();
         object_store.put(plain.clone());
         let fields = |object_store: &ObjectStore| {
-            object_store.get(&ObjectKey::new("ns", "a")).unwrap().at("metadata.managedFields").cloned()
+            object_store.get(&ObjectKey::new("ns", "a")).unwrap().at(paths::metadata::MANAGED_FIELDS).cloned()
         };
         assert_eq!(fields(&object_store), Some(json!([{"manager": "b"}])));
-        plain.remove("metadata.managedFields");
+        plain.remove(paths::metadata::MANAGED_FIELDS);
         object_store.put(plain.clone());
         assert_eq!(fields(&object_store), None);
         let lost = json!([{"manager": "before-first-apply", "fieldsV1": {"f:x": {}}}]);
-        plain.set("metadata.managedFields", lost.clone()).unwrap();
+        plain.set(paths::metadata::MANAGED_FIELDS, lost.clone()).unwrap();
         object_store.put(plain);
         assert_eq!(fields(&object_store), Some(lost));
     }

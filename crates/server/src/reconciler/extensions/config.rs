@@ -13,7 +13,7 @@ use super::hooks_of;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 use engine::extensions::{ExtensionConfig, Selector};
 use golang::json::PlainValue;
-use model::hub::{Object, ObjectKey, ObjectRef};
+use model::hub::{Object, ObjectKey, ObjectRef, paths};
 
 /// An ExtensionConfig with its metadata as a type of the client.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for RawConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let PlainValue(value) = Deserialize::deserialize(deserializer)?;
         let mut object = Object::try_from(value).map_err(D::Error::custom)?;
-        object.remove("metadata.managedFields");
+        object.remove(paths::metadata::MANAGED_FIELDS);
         let metadata = object.at("metadata").ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         let metadata = ObjectMeta::deserialize(metadata).map_err(D::Error::custom)?;
         Ok(RawConfig { metadata, object })

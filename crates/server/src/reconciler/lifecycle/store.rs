@@ -16,7 +16,7 @@ use crate::telemetry::metrics::{self, Metrics};
 use machines::lifecycle::dependents::dependents;
 use machines::lifecycle::{GroupKind, MachineCache, ObjectId};
 use model::hub::contract::Contract;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// Time for which a late response to a write does not restore a deleted object. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
@@ -164,7 +164,7 @@ impl LifecycleStore {
 
     /// Stores an object if it exists, by the stored object of its name and by its resourceVersion.
     fn put(&self, id: &ObjectId, mut object: Object, is_there: impl FnOnce(Option<&Object>, u64) -> bool) {
-        object.remove("metadata.managedFields");
+        object.remove(paths::metadata::MANAGED_FIELDS);
         let object = Arc::new(object);
         let before = self.with_mut(|objects| {
             if self.gone.lock().unwrap_or_else(PoisonError::into_inner).has(object.uid()) {
@@ -333,7 +333,7 @@ fn known_phase(phase: &str) -> &'static str {
 
 /// The resourceVersion as a number; API servers count upwards.
 fn version_of(object: &Object) -> u64 {
-    number(object.at("metadata.resourceVersion").and_then(|it| it.as_str()).unwrap_or_default())
+    number(object.resource_version())
 }
 
 /// A resourceVersion as a number.

@@ -22,7 +22,7 @@ use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
 use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite};
-use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use schema::field::shortened;
 
 /// The type of Secrets of Cluster API (CT-10.10).
@@ -281,7 +281,7 @@ impl Writer {
         if after.is_being_deleted() && !has_finalizers(after) {
             parts.reverse();
         }
-        let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
+        let mut version = before.at(paths::metadata::RESOURCE_VERSION).cloned().unwrap_or_default();
         for part in parts {
             let written = match part {
                 PatchPart::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
@@ -293,7 +293,7 @@ impl Writer {
                 Ok(written) => written,
                 Err(error) => return Err(self.refused(&id, error).await),
             };
-            version = written.at("metadata.resourceVersion").cloned().unwrap_or_default();
+            version = written.at(paths::metadata::RESOURCE_VERSION).cloned().unwrap_or_default();
             self.wrote_or_removed(&id, written);
         }
         Ok(())
@@ -333,7 +333,7 @@ impl Writer {
             self.store.removed(id, Some(known.uid()));
             return Ok(true);
         };
-        let version = |object: &Object| object.at("metadata.resourceVersion").cloned();
+        let version = |object: &Object| object.at(paths::metadata::RESOURCE_VERSION).cloned();
         let differs = version(&found) != version(&known);
         self.store.seen(id, found);
         Ok(differs)
@@ -450,7 +450,7 @@ fn replacement(owner: &Object, secret: &Object) -> Patch<Value> {
 }
 
 fn has_finalizers(object: &Object) -> bool {
-    object.at("metadata.finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
+    !object.finalizers().is_empty()
 }
 
 fn id_of(workload: Option<&ObjectKey>, object: &Object) -> ObjectId {

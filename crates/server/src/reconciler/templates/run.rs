@@ -135,7 +135,7 @@ impl TemplateReconciler {
                 let cluster = ObjectRef::new(API_VERSION, "Cluster", key.clone());
                 match self.get(&cluster).await? {
                     None => Ok(ClusterStanding::Gone),
-                    Some(cluster) if cluster.at("spec.paused") == Some(&json!(true)) => Ok(ClusterStanding::Paused),
+                    Some(cluster) if cluster.is_paused() => Ok(ClusterStanding::Paused),
                     Some(_) => Ok(ClusterStanding::GoesOn),
                 }
             }
@@ -269,7 +269,7 @@ fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> Tem
 
 /// The patch that removes one finalizer of an object, if it has the finalizer and this uid.
 fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Patch> {
-    let finalizers = object.at("metadata.finalizers")?.as_array()?;
+    let finalizers = object.finalizers();
     let at = finalizers.iter().position(|name| name == finalizer).filter(|_| object.uid() == uid)?;
     let path = PointerBuf::from_tokens(["metadata", "finalizers", &at.to_string()]);
     let is = |path: PointerBuf, value: &str| PatchOperation::Test(TestOperation { path, value: value.into() });

@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -216,11 +215,7 @@ impl TopologyReconciler {
     fn is_too_early(&self, raw: &Object, cluster: &Cluster) -> bool {
         let has_class =
             || cluster.class_key().is_some_and(|key| matches!(self.cache.facts().class(&key), Found::Yes(_)));
-        let has_finalizer = || {
-            let list = raw.at("metadata.finalizers").and_then(Value::as_array);
-            list.is_some_and(|list| list.iter().any(|name| name == CLUSTER_FINALIZER))
-        };
-        self.awaits_finalizer && !raw.is_being_deleted() && !has_finalizer() && has_class()
+        self.awaits_finalizer && !raw.is_being_deleted() && !raw.has_finalizer(CLUSTER_FINALIZER) && has_class()
     }
 
     /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
@@ -497,7 +492,7 @@ impl TopologyReconciler {
                 kube::Error::Api(status) if status.code == 409 || status.code == 404 => TopologyRunError::Conflict,
                 error => TopologyRunError::Status(error),
             })?;
-        let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+        let version = written.resource_version().to_owned();
         self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
         Ok(written)
     }

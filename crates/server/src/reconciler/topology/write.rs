@@ -10,7 +10,7 @@ use super::deletions::DeletionChange;
 use crate::kubernetes::address::Resource;
 use crate::reconciler::{add, in_our_name, remove};
 use model::hub::deletion_hold::is_pause;
-use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
+use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation, paths};
 
 /// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record
 /// of the inputs of its objects (RS-06, HK-22, DEC-56, DEC-59).
@@ -23,7 +23,7 @@ pub(super) fn cluster_patch(
 ) -> Vec<PatchOperation> {
     let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
     let mut annotate = |name, value: Value| {
-        if raw.at("metadata.annotations").is_none_or(Value::is_null) {
+        if raw.at(paths::metadata::ANNOTATIONS).is_none_or(Value::is_null) {
             operations.push(add(["metadata", "annotations"], json!({})));
         }
         operations.push(add(["metadata", "annotations", name], value));
@@ -60,7 +60,7 @@ pub(super) async fn patch(
     mut operations: Vec<PatchOperation>,
     is_status: bool,
 ) -> Result<Object, kube::Error> {
-    let version = raw.at("metadata.resourceVersion").cloned().unwrap_or_default();
+    let version = raw.at(paths::metadata::RESOURCE_VERSION).cloned().unwrap_or_default();
     operations.insert(0, add(["metadata", "resourceVersion"], version));
     let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
     let cluster = resource.one::<DynamicObject>(client.clone(), key)?;

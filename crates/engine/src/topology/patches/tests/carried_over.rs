@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::topology::field_path as paths;
+use crate::topology::field_path::{self, FieldPath};
 use crate::topology::patches::SkipReason;
 use crate::topology::patches::testing::{Patched, case, control_plane, infrastructure, machines, patch, pool_configs};
 use model::hub::contract::Contract;
-use model::hub::{Object, annotation, label};
+use model::hub::{Object, annotation, label, paths};
 
 fn applied(selector: Value, operations: Value) -> Patched {
     case().patches(json!([patch(selector, operations)])).run().unwrap()
@@ -119,16 +119,16 @@ fn reserved_metadata_that_is_not_computed_can_be_set() {
 #[test]
 fn the_control_plane_keeps_what_is_computed_for_it() {
     // PE-27
-    let both = |path: paths::FieldPath| [path.at(Contract::V1Beta1), path.at(Contract::V1Beta2)];
+    let both = |path: FieldPath| [path.at(Contract::V1Beta1), path.at(Contract::V1Beta2)];
     let fields = [
-        paths::INFRASTRUCTURE_REF,
-        paths::READINESS_GATES,
-        paths::TAINTS,
-        paths::DRAIN_TIMEOUT,
-        paths::DETACH_TIMEOUT,
-        paths::DELETION_TIMEOUT,
+        field_path::INFRASTRUCTURE_REF,
+        field_path::READINESS_GATES,
+        field_path::TAINTS,
+        field_path::DRAIN_TIMEOUT,
+        field_path::DETACH_TIMEOUT,
+        field_path::DELETION_TIMEOUT,
     ];
-    let all = [paths::REPLICAS, paths::VERSION, paths::ROLLOUT_AFTER, paths::MACHINE_METADATA];
+    let all = [paths::REPLICAS, paths::VERSION, paths::worker::ROLLOUT_AFTER, field_path::MACHINE_METADATA];
     for path in all.into_iter().chain(fields.into_iter().flat_map(both)) {
         let mut parents: Vec<&str> = path.split('.').collect();
         let last = parents.pop().unwrap();

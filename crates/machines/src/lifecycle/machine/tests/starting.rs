@@ -142,7 +142,7 @@ fn the_cluster_owns_only_machines_without_another_owner_to_come() {
         settle(&mut simulator);
         let machine = simulator.core("Machine", "m1");
         let plain =
-            fields::owners(&machine).iter().filter(|it| it["kind"] == "Cluster" && it.get("controller").is_none());
+            machine.owner_references().iter().filter(|it| it["kind"] == "Cluster" && it.get("controller").is_none());
         assert_eq!(plain.count(), want, "{case}");
         assert_eq!(machine.label("cluster.x-k8s.io/cluster-name"), Some(CLUSTER), "{case}");
     }
@@ -185,7 +185,7 @@ fn a_machine_controls_what_it_refers_to() {
     settle(&mut simulator);
     for kind in [super::config(), super::infrastructure()] {
         let object = simulator.find(&kind, "m1").unwrap();
-        assert_eq!(fields::owners(&object), [fields::owner(&machine, true)], "{kind}");
+        assert_eq!(object.owner_references(), [fields::owner(&machine, true)], "{kind}");
         assert_eq!(object.label("cluster.x-k8s.io/cluster-name"), Some(CLUSTER), "{kind}");
     }
 }

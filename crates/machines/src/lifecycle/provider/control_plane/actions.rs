@@ -8,8 +8,8 @@ use super::outdated::OutdatedMachines;
 use super::template::replicas;
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
-use crate::lifecycle::fields::{created, text};
-use model::hub::Object;
+use crate::lifecycle::fields::created;
+use model::hub::{Object, paths};
 
 /// On a Machine: it is deleted first.
 const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
@@ -79,7 +79,7 @@ fn scaled(
 /// Maximum number of surplus Machines while outdated ones are replaced (ROLL-8). There are no in-place updates
 /// (CT-10.19).
 fn surge(object: &Object, wanted: usize) -> usize {
-    let paths = ["spec.rollout.strategy.rollingUpdate.maxSurge", "spec.rolloutStrategy.rollingUpdate.maxSurge"];
+    let paths = [paths::worker::MAX_SURGE, "spec.rolloutStrategy.rollingUpdate.maxSurge"];
     let is_none = paths.iter().filter_map(|path| object.at(path)).any(|surge| *surge == 0 || *surge == "0");
     usize::from(!is_none || wanted < 3)
 }
@@ -87,7 +87,7 @@ fn surge(object: &Object, wanted: usize) -> usize {
 /// The Machine to delete: an outdated one if there is any; first one that does not run, then a marked one, then one of
 /// the fullest failure domain, then the oldest.
 fn chosen<'a>(members: &'a [ControlPlaneMachine], outdated: &OutdatedMachines) -> Option<&'a ControlPlaneMachine> {
-    let domain = |member: &ControlPlaneMachine| text(&member.machine, "spec.failureDomain").to_owned();
+    let domain = |member: &ControlPlaneMachine| member.machine.failure_domain().to_owned();
     let mut number: BTreeMap<String, usize> = BTreeMap::new();
     members.iter().for_each(|member| *number.entry(domain(member)).or_default() += 1);
     let may_go = |member: &&ControlPlaneMachine| outdated.is_empty() || outdated.contains_key(member.machine.name());

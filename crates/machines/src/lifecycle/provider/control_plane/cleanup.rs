@@ -7,7 +7,7 @@ use crate::lifecycle::conditions::{is_true, reason};
 use crate::lifecycle::fields::{remaining, time};
 use crate::lifecycle::hooks::{CLEANUP, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS, hooks};
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 use model::rollouts::RolloutOwner;
 
 /// Whether the Machines of a control plane have the hook.
@@ -29,7 +29,8 @@ pub(super) fn released<'m>(
     if deleting().any(|machine| machine.annotation(CLEANUP).is_none()) {
         return None;
     }
-    let first = deleting().min_by_key(|machine| (time(machine, "metadata.deletionTimestamp"), machine.name()))?;
+    let first =
+        deleting().min_by_key(|machine| (time(machine, paths::metadata::DELETION_TIMESTAMP), machine.name()))?;
     let has_other_hooks = hooks(first, PRE_TERMINATE).any(|name| name != CLEANUP);
     let is_held = is_true(first, "Deleting") && reason(first, "Deleting") == PRE_TERMINATE_WAITS;
     if has_other_hooks || !is_held {

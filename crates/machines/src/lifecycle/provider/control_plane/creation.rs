@@ -13,13 +13,13 @@ use super::outdated::{MADE_FROM, made_from_now};
 use super::propagation::{hand_down_metadata, hand_down_settings};
 use crate::lifecycle::clone::{CloneExtras, clone};
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{items, owner, reference_value, set, set_annotation, set_label, text};
+use crate::lifecycle::fields::{items, owner, reference_value, set, set_annotation, set_label};
 use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Reconciliation;
 use model::hub::contract::Contract;
-use model::hub::{ContractRef, NameSubject, Object, label, version_of};
+use model::hub::{ContractRef, NameSubject, Object, label, paths, version_of};
 
 /// The finalizer of Machines (MA-1.7).
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -47,7 +47,7 @@ pub(super) fn make(
     let mut bootstrap = bootstrap(ctx, &name, members.is_empty())?;
     hand_down_metadata(object, &mut bootstrap);
     let machine = machine(ctx, &name, &bootstrap, &infrastructure, members);
-    step.event("CreatedMachine", format!("Created Machine {name} of version {}", text(object, "spec.version")));
+    step.event("CreatedMachine", format!("Created Machine {name} of version {}", object.version()));
     step.create(vec![bootstrap, infrastructure, machine]);
     Ok(())
 }
@@ -65,7 +65,7 @@ fn name(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine]) -> Result<St
     };
     let path = match ctx.context.contract(object) {
         Contract::V1Beta1 => "spec.machineNamingStrategy.template",
-        Contract::V1Beta2 => "spec.machineNaming.template",
+        Contract::V1Beta2 => paths::MACHINE_NAMING,
     };
     names::machine_name(ctx.context, object, NameSubject::ControlPlaneMachine(object.name()), path, end)
 }
@@ -92,13 +92,13 @@ fn machine(
         },
         "spec": {
             "clusterName": ctx.cluster.name(),
-            "version": text(object, "spec.version"),
+            "version": object.version(),
             "bootstrap": data,
             "infrastructureRef": reference_value(&infrastructure.contract_ref()),
         },
     }));
     if let Some(domain) = failure_domain(ctx, members) {
-        set(&mut machine, "spec.failureDomain", json!(domain));
+        set(&mut machine, paths::FAILURE_DOMAIN, json!(domain));
     }
     hand_down_metadata(object, &mut machine);
     hand_down_settings(ctx, &mut machine);
@@ -120,11 +120,11 @@ fn label_value(name: &str) -> String {
 /// The failure domain for control planes with the fewest Machines, first by name (CT-10.14).
 fn failure_domain(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine]) -> Option<String> {
     let is_fit = |domain: &&Value| domain.get("controlPlane") == Some(&Value::Bool(true));
-    let domains = items(&ctx.cluster, "status.failureDomains").iter().filter(is_fit);
+    let domains = items(&ctx.cluster, paths::status::FAILURE_DOMAINS).iter().filter(is_fit);
     let mut number: BTreeMap<&str, usize> =
         domains.filter_map(|domain| Some((domain.get("name")?.as_str()?, 0))).collect();
     for member in members {
-        if let Some(known) = number.get_mut(text(&member.machine, "spec.failureDomain")) {
+        if let Some(known) = number.get_mut(member.machine.failure_domain()) {
             *known += 1;
         }
     }
@@ -167,7 +167,7 @@ fn metadata(ctx: &ProviderContext<'_>, name: &str) -> Value {
 
 /// The first machine runs `kubeadm init`, the others join (ROLL-3).
 fn kubeadm_config(object: &Object, is_first: bool) -> Value {
-    let mut spec = made(object.at("spec.kubeadmConfigSpec").cloned().unwrap_or(json!({})));
+    let mut spec = made(object.at(paths::control_plane::KUBEADM_CONFIG).cloned().unwrap_or(json!({})));
     if is_first {
         spec.remove("joinConfiguration");
         return spec.into();

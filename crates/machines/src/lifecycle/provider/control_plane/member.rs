@@ -8,9 +8,9 @@ use crate::lifecycle::conditions::{get, is_false, is_true};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::dependents::is_controlled_by;
-use crate::lifecycle::fields::{created, reference, text};
+use crate::lifecycle::fields::created;
 use crate::lifecycle::objects::GroupKind;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// A Machine of a control plane.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub(super) fn members(ctx: &ProviderContext<'_>) -> Result<Vec<ControlPlaneMachi
 }
 
 fn member(ctx: &ProviderContext<'_>, machine: Arc<Object>) -> Result<ControlPlaneMachine, StepError> {
-    let find = |path: &str| ctx.context.referenced(&reference(&machine, path), machine.namespace());
-    let (infrastructure, config) = (find("spec.infrastructureRef")?, find("spec.bootstrap.configRef")?);
+    let find = |path: &str| ctx.context.referenced(&machine.contract_ref_at(path), machine.namespace());
+    let (infrastructure, config) = (find(paths::INFRASTRUCTURE_REF)?, find(paths::machine::BOOTSTRAP_CONFIG_REF)?);
     let has_api_server = match &infrastructure {
         Some(found) => has_api_server(ctx, found)?,
         None => false,
@@ -65,12 +65,12 @@ impl ControlPlaneMachine {
 
     /// Whether its Node was found.
     pub(super) fn has_node(&self) -> bool {
-        !text(&self.machine, "status.nodeRef.name").is_empty()
+        !self.machine.node_name().is_empty()
     }
 
     /// Its version.
     pub(super) fn version(&self) -> &str {
-        text(&self.machine, "spec.version")
+        self.machine.version()
     }
 
     /// Whether a health check requests its remediation (MA-19.10).

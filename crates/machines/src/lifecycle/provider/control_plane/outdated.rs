@@ -6,17 +6,16 @@ use serde_json::{Map, Value};
 
 use super::super::context::ProviderContext;
 use super::member::ControlPlaneMachine;
-use crate::lifecycle::fields::{created, number, seconds_between, text, time};
+use crate::lifecycle::fields::{created, number, seconds_between, time};
 use crate::lifecycle::names::short_hash;
 use crate::lifecycle::step::Reconciliation;
 use golang::calendar::Moment;
-use model::hub::{ContractRef, Object, annotation};
+use model::hub::{ContractRef, Object, annotation, paths};
 use model::rollouts::{RolloutEffect, RolloutOwner, differences, initialized_as_joined, rule_for};
 
 /// On a Machine: the fields of the control plane spec that it was created from, besides version, infrastructure and
 /// configuration.
 pub(super) const MADE_FROM: &str = "lifecycle.topologist.dev/made-from";
-const CONFIG: &str = "spec.kubeadmConfigSpec";
 
 /// Reasons of outdated Machines, by name; other Machines are up to date.
 pub(super) type OutdatedMachines = BTreeMap<String, Vec<String>>;
@@ -43,7 +42,7 @@ pub(super) fn all(
 fn differing(object: &Object, template: &ContractRef, member: &ControlPlaneMachine) -> Vec<String> {
     let owner = RolloutOwner::control_plane(object.kind());
     let mut reasons = Vec::new();
-    let wanted = text(object, "spec.version");
+    let wanted = object.version();
     if member.version() != wanted {
         reasons.push(format!("Version {}, {wanted} required", member.version()));
     }
@@ -82,9 +81,9 @@ fn is_of_other_template(owner: RolloutOwner, made: &Object, template: &ContractR
 
 /// Whether a KubeadmConfig differs from a newly created one (ROLL-3, ROLL-4, ROLL-5).
 fn differs(object: &Object, config: &Object) -> bool {
-    let (made, now) = (map(config.at("spec")), map(object.at(CONFIG)));
-    let has_joined = config.at("spec.joinConfiguration.controlPlane").is_some();
-    let version = text(object, "spec.version");
+    let (made, now) = (map(config.at("spec")), map(object.at(paths::control_plane::KUBEADM_CONFIG)));
+    let has_joined = config.at(paths::bootstrap::JOIN_CONTROL_PLANE).is_some();
+    let version = object.version();
     let replaces = |effect: RolloutEffect| match effect {
         RolloutEffect::Replaces => true,
         RolloutEffect::ReplacesJoined => has_joined,
@@ -94,7 +93,7 @@ fn differs(object: &Object, config: &Object) -> bool {
     let compare = |made: &Map<String, Value>, now: &Map<String, Value>| {
         let (made, now) = (Value::Object(made.clone()), Value::Object(now.clone()));
         let owner = RolloutOwner::KubeadmControlPlane;
-        differences(owner, version, CONFIG, Some(&made), Some(&now))
+        differences(owner, version, paths::control_plane::KUBEADM_CONFIG, Some(&made), Some(&now))
             .iter()
             .any(|leaf| rule_for(owner, &leaf.path).is_some_and(|row| replaces(row.effect)))
     };
@@ -129,8 +128,11 @@ fn joined(mut spec: Map<String, Value>) -> Map<String, Value> {
 
 /// The fields of a control plane spec that replace its Machines, besides version and infrastructure (ROLL-14).
 pub(super) fn made_from_now(object: &Object) -> String {
-    const COMPARED: [&str; 3] =
-        ["spec.version", "spec.machineTemplate.spec.infrastructureRef", "spec.machineTemplate.infrastructureRef"];
+    const COMPARED: [&str; 3] = [
+        paths::VERSION,
+        paths::control_plane::MACHINE_INFRASTRUCTURE_REF,
+        paths::control_plane::MACHINE_INFRASTRUCTURE_REF_V1BETA1,
+    ];
     let owner = RolloutOwner::control_plane(object.kind());
     let leaves = differences(owner, "", "spec", None, object.at("spec"));
     let decides = |path: &str| {
@@ -149,7 +151,7 @@ pub(super) fn made_from_now(object: &Object) -> String {
 
 /// The reason to replace a Machine at the current time (ROLL-6); requeues for a time in the future.
 fn due(ctx: &ProviderContext<'_>, member: &ControlPlaneMachine, step: &mut Reconciliation) -> Option<String> {
-    let after = times(ctx.object, RolloutEffect::ReplacesAfter, ["spec.rollout.after", "spec.rolloutAfter"]);
+    let after = times(ctx.object, RolloutEffect::ReplacesAfter, [paths::worker::ROLLOUT_AFTER, "spec.rolloutAfter"]);
     let after = after.and_then(|path| time(ctx.object, path));
     if let (Some(after), Some(made)) = (after, created(&member.machine))
         && made < after
@@ -157,9 +159,9 @@ fn due(ctx: &ProviderContext<'_>, member: &ControlPlaneMachine, step: &mut Recon
     {
         return Some("rollout.after has passed".to_owned());
     }
-    let paths = ["spec.rollout.before.certificatesExpiryDays", "spec.rolloutBefore.certificatesExpiryDays"];
-    let days = times(ctx.object, RolloutEffect::ReplacesExpiring, paths).and_then(|path| number(ctx.object, path))?;
-    let expires = time(&member.machine, "status.certificatesExpiryDate")?;
+    let days = times(ctx.object, RolloutEffect::ReplacesExpiring, paths::control_plane::CERTIFICATES_EXPIRY_DAYS)
+        .and_then(|path| number(ctx.object, path))?;
+    let expires = time(&member.machine, paths::machine::CERTIFICATES_EXPIRY)?;
     let begins = expires.plus(days.checked_mul(24 * 60 * 60)?.checked_mul(golang::calendar::SECOND)?.checked_neg()?)?;
     has_come(ctx, begins, step).then(|| format!("certificates expire within {days} days"))
 }

@@ -11,10 +11,10 @@ use super::member::ControlPlaneMachine;
 use super::outdated::OutdatedMachines;
 use super::template::{metadata, settings};
 use crate::lifecycle::conditions::{ConditionState, is_true, put};
-use crate::lifecycle::fields::{remove_text, set, set_annotation, set_text, text};
+use crate::lifecycle::fields::{remove_text, set, set_annotation, set_text};
 use crate::lifecycle::hooks::CLEANUP;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Annotation with the labels and annotations that come from the template, so that they can be removed with it.
 const FROM_TEMPLATE: &str = "lifecycle.topologist.dev/from-template";
@@ -46,7 +46,7 @@ pub(super) fn all(
         put(&mut machine, "UpToDate", &condition, ctx.context.now);
         remediation(ctx, member, orders.chosen, &mut machine);
         if orders.released == Some(machine.name()) {
-            remove_text(&mut machine, "metadata.annotations", CLEANUP);
+            remove_text(&mut machine, paths::metadata::ANNOTATIONS, CLEANUP);
         }
         step.update(&member.machine, machine);
     }
@@ -81,7 +81,7 @@ pub(super) fn hand_down_metadata(object: &Object, made: &mut Object) {
     }
     match names.is_empty() {
         true if made.annotation(FROM_TEMPLATE).is_none() => {}
-        true => remove_text(made, "metadata.annotations", FROM_TEMPLATE),
+        true => remove_text(made, paths::metadata::ANNOTATIONS, FROM_TEMPLATE),
         false => set_annotation(made, FROM_TEMPLATE, &Value::Object(names).to_string()),
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn hand_down_metadata(object: &Object, made: &mut Object) {
 /// set it.
 pub(super) fn hand_down_settings(ctx: &ProviderContext<'_>, machine: &mut Object) {
     for (path, value) in settings(ctx.object, ctx.context.contract(ctx.object)) {
-        let is_defaulted = path == "spec.deletion.nodeDeletionTimeoutSeconds";
+        let is_defaulted = path == paths::machine::NODE_DELETION_TIMEOUT;
         match value {
             Some(value) => set(machine, path, value),
             None if is_defaulted => {}
@@ -105,7 +105,7 @@ pub(super) fn up_to_date(member: &ControlPlaneMachine, outdated: &OutdatedMachin
         let lines: Vec<String> = reasons.iter().map(|reason| format!("* {reason}")).collect();
         return ConditionState::new(false, "NotUpToDate", lines.join("\n"));
     }
-    let running = text(&member.machine, "status.nodeInfo.kubeletVersion");
+    let running = member.machine.kubelet_version();
     if !running.is_empty() && running != member.version() {
         let message = format!("* Version {running}, {} required", member.version());
         return ConditionState::new(false, "Updating", message);

@@ -16,7 +16,7 @@ use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::set;
 use golang::version::KubeVersion;
 use model::hub::contract::Contract;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 /// Writes the status.
 pub(super) fn report(
@@ -76,7 +76,7 @@ fn counters(
         count(after, "upToDateReplicas", members.iter().filter(is_new).count());
     }
     let selector = format!("{}={},{}=", label::CLUSTER_NAME, ctx.cluster.name(), label::CONTROL_PLANE);
-    set(after, "status.selector", json!(selector));
+    set(after, paths::status::SELECTOR, json!(selector));
 }
 
 /// The running versions, lowest first (CT-5.14, CT-10.4). Unchanged while no Machine runs.
@@ -88,10 +88,10 @@ fn versions(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], after: &
     let mut versions: Vec<(&str, usize)> = number.into_iter().collect();
     versions.sort_by(|(one, _), (other, _)| order(one, other));
     let Some((lowest, _)) = versions.first() else { return };
-    set(after, "status.version", json!(lowest));
+    set(after, paths::control_plane::STATUS_VERSION, json!(lowest));
     if ctx.context.contract(ctx.object) == Contract::V1Beta2 {
         let entry = |(version, number): &(&str, usize)| json!({"version": version, "replicas": number});
-        set(after, "status.versions", Value::Array(versions.iter().map(entry).collect()));
+        set(after, paths::status::VERSIONS, Value::Array(versions.iter().map(entry).collect()));
     }
 }
 

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::super::context::ProviderContext;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{number, text, texts};
+use crate::lifecycle::fields::{text, texts};
 use golang::calendar::go_duration;
 use model::hub::contract::Contract;
-use model::hub::{ContractRef, Object, group_of};
+use model::hub::{ContractRef, Object, group_of, paths};
 
 /// The infrastructure template of its Machines; `None` for a control plane without Machines. An incomplete reference is
 /// an error (CT-5.6).
 pub(super) fn infrastructure(ctx: &ProviderContext<'_>) -> Result<Option<ContractRef>, StepError> {
     let (path, group) = match ctx.context.contract(ctx.object) {
-        Contract::V1Beta1 => ("spec.machineTemplate.infrastructureRef", "apiVersion"),
-        Contract::V1Beta2 => ("spec.machineTemplate.spec.infrastructureRef", "apiGroup"),
+        Contract::V1Beta1 => (paths::control_plane::MACHINE_INFRASTRUCTURE_REF_V1BETA1, "apiVersion"),
+        Contract::V1Beta2 => (paths::control_plane::MACHINE_INFRASTRUCTURE_REF, "apiGroup"),
     };
     let object = ctx.object;
     if object.members_at(path)?.is_none() {
@@ -34,7 +34,7 @@ pub(super) fn infrastructure(ctx: &ProviderContext<'_>) -> Result<Option<Contrac
 
 /// Desired number of Machines.
 pub(super) fn replicas(object: &Object) -> usize {
-    let replicas = number(object, "spec.replicas").unwrap_or(1);
+    let replicas = object.replicas().unwrap_or(1);
     usize::try_from(replicas).unwrap_or_default()
 }
 
@@ -56,12 +56,12 @@ pub(super) fn settings(object: &Object, contract: Contract) -> Vec<(&'static str
         Contract::V1Beta1 => seconds(text(object, &format!("{below}.{name}"))),
     };
     vec![
-        ("spec.deletion.nodeDrainTimeoutSeconds", timeout("nodeDrainTimeout")),
-        ("spec.deletion.nodeVolumeDetachTimeoutSeconds", timeout("nodeVolumeDetachTimeout")),
-        ("spec.deletion.nodeDeletionTimeoutSeconds", timeout("nodeDeletionTimeout")),
-        ("spec.minReadySeconds", plain("minReadySeconds")),
-        ("spec.readinessGates", plain("readinessGates")),
-        ("spec.taints", plain("taints")),
+        (paths::machine::NODE_DRAIN_TIMEOUT, timeout("nodeDrainTimeout")),
+        (paths::machine::NODE_VOLUME_DETACH_TIMEOUT, timeout("nodeVolumeDetachTimeout")),
+        (paths::machine::NODE_DELETION_TIMEOUT, timeout("nodeDeletionTimeout")),
+        (paths::machine::MIN_READY_SECONDS, plain("minReadySeconds")),
+        (paths::machine::READINESS_GATES, plain("readinessGates")),
+        (paths::TAINTS, plain("taints")),
     ]
 }
 

@@ -9,15 +9,15 @@ use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{remaining, set, text};
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
 use model::hub::contract::Contract;
+use model::hub::{Object, paths};
 
 const AVAILABLE: &str = "Available";
 const ROLLING_OUT: &str = "RollingOut";
 
 /// The next step: sets the flag after a delay, and the version after a delay for each change.
 pub(super) fn step(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) -> Result<(), StepError> {
-    set(after, "status.externalManagedControlPlane", json!(true));
+    set(after, paths::control_plane::IS_EXTERNAL, json!(true));
     if !Flag::ControlPlaneInitialized.read(ctx.context, after)? {
         if !ctx.has_infrastructure() {
             let message = "the infrastructure of the Cluster is not provisioned yet";
@@ -39,15 +39,15 @@ pub(super) fn step(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Rec
 
 /// Sets the version, and the replicas if the kind has them.
 fn follow(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) {
-    let wanted = text(ctx.object, "spec.version").to_owned();
-    let known = text(after, "status.version").to_owned();
+    let wanted = ctx.object.version().to_owned();
+    let known = text(after, paths::control_plane::STATUS_VERSION).to_owned();
     if wanted != known && (known.is_empty() || has_rolled_out(ctx, after, step)) {
-        set(after, "status.version", json!(wanted));
+        set(after, paths::control_plane::STATUS_VERSION, json!(wanted));
         if !known.is_empty() {
             step.event("Upgraded", format!("The control plane is at version {wanted}"));
         }
     }
-    if text(after, "status.version") == wanted {
+    if text(after, paths::control_plane::STATUS_VERSION) == wanted {
         put(after, ROLLING_OUT, &ConditionState::new(false, "NotRollingOut", ""), ctx.context.now);
     }
     replicas(ctx, after);
@@ -56,7 +56,7 @@ fn follow(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliati
 /// Whether the delay of a version change has passed.
 fn has_rolled_out(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliation) -> bool {
     if !is_true(after, ROLLING_OUT) {
-        let message = format!("Upgrading to version {}", text(ctx.object, "spec.version"));
+        let message = format!("Upgrading to version {}", ctx.object.version());
         put(after, ROLLING_OUT, &ConditionState::new(true, ROLLING_OUT, message), ctx.context.now);
     }
     let now = ctx.context.now;
@@ -67,7 +67,7 @@ fn has_rolled_out(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reco
 }
 
 fn replicas(ctx: &ProviderContext<'_>, after: &mut Object) {
-    let Some(replicas) = ctx.object.at("spec.replicas").cloned() else { return };
+    let Some(replicas) = ctx.object.at(paths::REPLICAS).cloned() else { return };
     let names: &[&str] = match ctx.context.contract(ctx.object) {
         Contract::V1Beta1 => &["replicas", "readyReplicas", "updatedReplicas"],
         Contract::V1Beta2 => &["replicas", "readyReplicas", "availableReplicas", "upToDateReplicas"],

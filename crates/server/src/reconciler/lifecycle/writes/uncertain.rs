@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
 use crate::kubernetes::untyped;
-use model::hub::{Object, ObjectKey, ObjectRef, label};
+use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 
 /// Delay between a request without a response and the read of the object.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -205,12 +205,12 @@ pub(super) async fn read(client: &kube::Client, object: &Object) -> CreationResu
 }
 
 fn has_same_owners(one: &Object, other: &Object) -> bool {
-    one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
+    one.at(paths::metadata::OWNER_REFERENCES) == other.at(paths::metadata::OWNER_REFERENCES)
 }
 
 /// The uid of the owner whose step creates an object.
 fn owner(object: &Object) -> Option<&str> {
-    let owners = object.at("metadata.ownerReferences")?.as_array()?;
+    let owners = object.owner_references();
     let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
     owners.iter().find(controls).or_else(|| owners.first())?.get("uid")?.as_str()
 }
