@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MESSAGE, PreparedPatchRequest, cut};
+use super::{HandlerRequest, MESSAGE, PreparedPatchRequest, cut};
 use crate::topology::patches::patched;
 use model::world::PatchAnswer;
 use schema::field::Level;
