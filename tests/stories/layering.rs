@@ -12,7 +12,7 @@ use serde_json::Value;
 const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
 
 /// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
-const MAY_USE: [(&str, &str, &[&str]); 39] = [
+const MAY_USE: [(&str, &str, &[&str]); 40] = [
     ("golang", "json", &[]),
     ("golang", "calendar", &[]),
     ("golang", "fnv", &[]),
@@ -44,7 +44,8 @@ const MAY_USE: [(&str, &str, &[&str]); 39] = [
     ("engine", "extensions", &["topology"]),
     ("engine", "file_apply", &[]),
     ("engine", "sample_clusters", &["admission", "topology"]),
-    ("engine", "comparison", &["admission", "topology", "sample_clusters"]),
+    ("engine", "object_names", &[]),
+    ("engine", "comparison", &["admission", "topology", "sample_clusters", "object_names"]),
     ("machines", "lifecycle", &[]),
     // Where the flags of a contract are.
     ("machines", "provider_contract", &["lifecycle"]),

@@ -1,7 +1,6 @@
 //! Clusters that differ in nothing but their names: one of them is simulated, and the others have its timeline with their own name.
 
-use std::collections::BTreeSet;
-
+use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use engine::topology::plan::TopologySimulator;
 use golang::json::RawJson;
@@ -107,25 +106,15 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
     let names = of_events
         .chain(timeline.held.iter().map(|held| &*held.name))
         .chain(timeline.machines.keys().map(|name| &**name));
-    // Longer names first: one may be the beginning of another.
-    let mut names: Vec<&str> =
-        names.filter(|name| name.starts_with(&begins)).collect::<BTreeSet<_>>().into_iter().collect();
-    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    let retell = |text: &str| {
-        let mut rest = text.to_owned();
-        let mut told = text.to_owned();
-        for name in names.iter().filter(|name| text.contains(**name)) {
-            told = told.replace(name, &rename(name));
-            rest = rest.replace(name, "");
-        }
-        (!rest.contains(from)).then_some(told)
-    };
+    let names = names.filter(|name| name.starts_with(&begins)).map(|name| (name.to_owned(), rename(name)));
+    let names = ObjectNames::new(NameBoundary::Anywhere, names);
+    let replaced = |text: &str| (!names.remove(text).contains(from)).then(|| names.replace(text));
     let mut renamed = timeline.clone();
     for entry in &mut renamed.events {
-        (entry.name, entry.because) = (rename(&entry.name), retell(&entry.because)?);
+        (entry.name, entry.because) = (rename(&entry.name), replaced(&entry.because)?);
     }
     for held in &mut renamed.held {
-        (held.name, held.reason) = (rename(&held.name), retell(&held.reason)?);
+        (held.name, held.reason) = (rename(&held.name), replaced(&held.reason)?);
     }
     renamed.machines = renamed.machines.into_iter().map(|(name, machine)| (rename(&name), machine)).collect();
     Some(renamed)

@@ -1,7 +1,8 @@
 //! What a simulation came to: totals, and groups of Clusters with the same timeline (DEC-48).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use engine::object_names::{NameBoundary, ObjectNames};
 use model::hub::ObjectKey;
 use simulation::StuckReason;
 use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
@@ -68,10 +69,10 @@ impl<'a> SimulationReport<'a> {
     pub(super) fn waits(&self) -> Vec<StuckWait<'a>> {
         let mut waits: Vec<StuckWait<'a>> = Vec::new();
         for group in &self.groups {
-            let names = group.clusters.first().map(|key| names(key, group.timeline)).unwrap_or_default();
+            let names = group.clusters.first().map(|key| names(key, group.timeline));
             for wait in waits_of(group.timeline) {
                 // Objects of other Clusters have other names.
-                let nameless = without(&names, &wait.reason);
+                let nameless = names.as_ref().map_or_else(|| wait.reason.clone(), |names| names.replace(&wait.reason));
                 let is_same = |one: &&mut StuckWait<'_>| one.times() == wait.times() && one.nameless == nameless;
                 if let Some(known) = waits.iter_mut().find(is_same) {
                     known.clusters += group.clusters.len();
@@ -155,7 +156,7 @@ struct TimelineShape {
 impl TimelineShape {
     fn for_cluster(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
         let names = names(key, timeline);
-        let nameless = |text: &str| without(&names, text);
+        let nameless = |text: &str| names.replace(text);
         let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
         let mut events = Vec::new();
         for event in &timeline.events {
@@ -183,30 +184,13 @@ impl TimelineShape {
     }
 }
 
-/// The names of a Cluster and of its objects.
-fn names<'a>(key: &'a ObjectKey, timeline: &'a ClusterTimeline) -> BTreeSet<&'a str> {
+/// The names of a Cluster and of its objects; generated names end in five characters that follow from other names.
+fn names(key: &ObjectKey, timeline: &ClusterTimeline) -> ObjectNames<&'static str> {
     let events = timeline.events.iter().map(|event| &*event.name);
     let held = timeline.held.iter().map(|span| &*span.name);
     let machines = timeline.machines.iter().flat_map(|(name, machine)| [&**name, &*machine.owner]);
-    events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]).collect()
-}
-
-/// A text in which names are replaced.
-fn without(names: &BTreeSet<&str>, text: &str) -> String {
-    let mut nameless = String::new();
-    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
-        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        // Generated names end in five characters that follow from the names of others.
-        let is_name = names.contains(word) || names.iter().any(|name| is_generated(name, word));
-        nameless += if is_name { "…" } else { word };
-        nameless += &part[word.len()..];
-    }
-    nameless
-}
-
-/// Whether a word is a name that begins with another one.
-fn is_generated(name: &str, word: &str) -> bool {
-    !name.is_empty() && word.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+    let all = events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]);
+    ObjectNames::new(NameBoundary::GeneratedName, all.map(|name| (name.to_owned(), "…")))
 }
 
 /// A time as people write it: `1h02m03s`.
