@@ -6,9 +6,10 @@ use std::io;
 
 use super::UNUSABLE;
 use super::args;
-use super::files::{FileInput, LoadedObject};
+use super::files::FileInput;
 use super::offline::CommandInput;
 use super::output;
+use engine::file_review::LoadedObject;
 use schema::field::enumerated;
 
 /// The objects that a command looks for in its input.
