@@ -123,14 +123,14 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{HeldSpan, MachineSpan, TimelineEvent};
+    use crate::timeline::{HeldSpan, MachineSpan, TimelineChange, TimelineEvent};
 
     fn timeline(reason: &str) -> ClusterTimeline {
         let entry = TimelineEvent {
             t: 0,
             kind: "Machine".into(),
             name: "blue-md-1".into(),
-            what: "created".into(),
+            change: TimelineChange::Created,
             because: String::new(),
         };
         let held = HeldSpan {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::object_names::{NameBoundary, ObjectNames};
 use model::hub::ObjectKey;
 use simulation::StuckReason;
-use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
+use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline, TimelineChange};
 
 /// The result of a simulation.
 pub(super) struct SimulationReport<'a> {
@@ -147,9 +147,9 @@ impl Stuck {
 struct TimelineShape {
     reason: Option<String>,
     peak_machines: usize,
-    events: Vec<(i64, String, String, String)>,
+    events: Vec<(i64, String, TimelineChange, String)>,
     /// What happened to each machine, for each owner of machines.
-    machines: Vec<Vec<Vec<(i64, String, String)>>>,
+    machines: Vec<Vec<Vec<(i64, TimelineChange, String)>>>,
     held: Vec<(String, String, i64, Option<i64>)>,
 }
 
@@ -157,13 +157,13 @@ impl TimelineShape {
     fn for_cluster(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
         let names = names(key, timeline);
         let nameless = |text: &str| names.replace(text);
-        let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
+        let mut lives: BTreeMap<&str, Vec<(i64, TimelineChange, String)>> = BTreeMap::new();
         let mut events = Vec::new();
         for event in &timeline.events {
             let because = nameless(&event.because);
             match timeline.machines.contains_key(&event.name) && event.kind == "Machine" {
-                true => lives.entry(&event.name).or_default().push((event.t, event.what.clone(), because)),
-                false => events.push((event.t, event.kind.clone(), event.what.clone(), because)),
+                true => lives.entry(&event.name).or_default().push((event.t, event.change.clone(), because)),
+                false => events.push((event.t, event.kind.clone(), event.change.clone(), because)),
             }
         }
         let mut owners: BTreeMap<&str, Vec<_>> = BTreeMap::new();
@@ -210,18 +210,24 @@ mod tests {
 
     fn timeline(cluster: &str, set: &str, running: i64) -> ClusterTimeline {
         let machine = format!("{cluster}-{set}-abcde");
-        let event = |t, kind: &str, name: &str, what: &str, because: &str| TimelineEvent {
+        let event = |t, kind: &str, name: &str, change, because: &str| TimelineEvent {
             t,
             kind: kind.to_owned(),
             name: name.to_owned(),
-            what: what.to_owned(),
+            change,
             because: because.to_owned(),
         };
         ClusterTimeline {
             events: vec![
-                event(0, "MachineDeployment", &format!("{cluster}-{set}-xyz12"), "created", &format!("{set} is new")),
-                event(0, "Machine", &machine, "created", "v1.33.0"),
-                event(running, "Machine", &machine, "Running", ""),
+                event(
+                    0,
+                    "MachineDeployment",
+                    &format!("{cluster}-{set}-xyz12"),
+                    TimelineChange::Created,
+                    &format!("{set} is new"),
+                ),
+                event(0, "Machine", &machine, TimelineChange::Created, "v1.33.0"),
+                event(running, "Machine", &machine, TimelineChange::Running, ""),
             ],
             machines: [(machine, MachineSpan { owner: set.to_owned(), ..MachineSpan::default() })].into(),
             ..ClusterTimeline::default()
