@@ -116,7 +116,10 @@ pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
     }
     match options.output {
         OutputFormat::Json => output::json(&json::value(&report))?,
-        OutputFormat::Text => output::text(&text::text(&report, options.all, options.timings.is_none()))?,
+        OutputFormat::Text => {
+            let durations = if options.timings.is_some() { text::Durations::File } else { text::Durations::Default };
+            output::text(&text::text(&report, options.all, durations))?;
+        }
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }

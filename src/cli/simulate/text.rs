@@ -11,8 +11,17 @@ const EVENTS: usize = 60;
 /// How many waits are shown in the totals.
 const WAITS: usize = 10;
 
-/// The report, which begins with the totals. It says where times are defaults, which fit no environment.
-pub(super) fn text(report: &SimulationReport<'_>, all: bool, has_default_times: bool) -> Text {
+/// The source of the durations of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durations {
+    /// They fit no environment, and the report says so.
+    Default,
+    /// The file of --timings.
+    File,
+}
+
+/// The report, which begins with the totals.
+pub(super) fn text(report: &SimulationReport<'_>, all: bool, durations: Durations) -> Text {
     let mut text = Text::default();
     add_totals(&mut text, report);
     if report.groups.len() > 1 {
@@ -22,7 +31,7 @@ pub(super) fn text(report: &SimulationReport<'_>, all: bool, has_default_times: 
         group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1
     };
     report.groups.iter().filter(has_events).for_each(|group| add_group(&mut text, group, all));
-    if has_default_times && !report.has_nothing_to_do() {
+    if durations == Durations::Default && !report.has_nothing_to_do() {
         text.line("");
         text.line("Durations are defaults; use --timings to set those of your environment.");
     }
