@@ -109,8 +109,8 @@ impl RolloutSide {
 pub(super) fn oversized(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
-        let said = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
-        let all: Vec<String> = found.map(said).collect();
+        let detail_at = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
+        let all: Vec<String> = found.map(detail_at).collect();
         (!all.is_empty()).then(|| (cluster.key(), all))
     };
     subjects.iter().filter_map(ReviewSubject::cluster).filter_map(of).collect()

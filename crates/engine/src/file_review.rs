@@ -34,7 +34,7 @@ use schema::field::{ErrorKind, FieldError, Findings, Path};
 pub struct LoadedObject {
     pub file: String,
     pub manifest: Manifest,
-    /// Keys that come again in the document, said of its first object.
+    /// Repeated keys of the document; only its first object has them.
     pub repeated: Vec<RepeatedKey>,
 }
 
@@ -99,7 +99,7 @@ pub struct ReviewSubject<'a> {
     pub new: Option<StoredManifest>,
     pub old: Option<StoredManifest>,
     pub defaulted: Option<Verdict>,
-    /// Where the object comes again, if it does.
+    /// Where the object is defined again, if it is.
     repeated_at: Option<String>,
 }
 
@@ -241,23 +241,23 @@ impl<'a> ReviewSubject<'a> {
         let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
         warnings.extend(class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts)));
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
-            for (field, said) in dropped(self.kind, new.version, &value, &mut found) {
+            for (field, detail) in dropped(self.kind, new.version, &value, &mut found) {
                 match unknown_fields {
                     UnknownFields::Deny => drop(found.run("DEC-32", |found| {
-                        found.forbidden(Path::ROOT.child(&field), format!("unknown field, {said}"));
+                        found.forbidden(Path::ROOT.child(&field), format!("unknown field, {detail}"));
                     })),
-                    UnknownFields::Warn => warnings.push(format!("unknown field {field}, {said}")),
+                    UnknownFields::Warn => warnings.push(format!("unknown field {field}, {detail}")),
                 }
             }
             warnings.extend(remarks(&value));
         }
         for RepeatedKey { line, key } in &self.loaded.repeated {
-            let said = format!("the key {key:?} is repeated on line {line}; only the last value is used");
+            let detail = format!("the key {key:?} is repeated on line {line}; only the last value is used");
             match unknown_fields {
                 UnknownFields::Deny => drop(found.run("DEC-32", |found| {
-                    found.error(ErrorKind::Duplicate, Path::ROOT, &**key, said);
+                    found.error(ErrorKind::Duplicate, Path::ROOT, &**key, detail);
                 })),
-                UnknownFields::Warn => warnings.push(said),
+                UnknownFields::Warn => warnings.push(detail),
             }
         }
         ObjectReview { schema: found.into_parts().0, warnings, verdict }
@@ -309,11 +309,11 @@ impl ObjectReview {
 fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
     let wire = version.schema_version();
     let explain = |field: String| {
-        let mut said = "which the API server drops".to_owned();
+        let mut detail = "which the API server drops".to_owned();
         if let Some(instead) = crd::instead(wire, &field) {
-            said.push_str(&format!("; {version} has {instead} in its place"));
+            detail.push_str(&format!("; {version} has {instead} in its place"));
         }
-        (field, said)
+        (field, detail)
     };
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }

@@ -1,4 +1,4 @@
-//! Clusters that differ in nothing but their names: one of them is simulated, and the others have its timeline with their own name.
+//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their own names.
 
 use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
@@ -14,7 +14,7 @@ use crate::timeline::ClusterTimeline;
 
 /// The Clusters, equivalent ones together; `before` and `after` are the two states of the files.
 ///
-/// Besides the conditions of plans, no delay and no failure may follow from what an object is called.
+/// Besides the conditions of plans, no delay and no failure may depend on the name of an object.
 pub fn equivalent(
     keys: Vec<ObjectKey>,
     before: &TopologySimulator,
@@ -95,7 +95,7 @@ fn cluster_has_jitter(cluster: &Cluster) -> bool {
     values.any(|variable| raw_has_jitter(variable.value.as_ref()))
 }
 
-/// The timeline of a Cluster as that of an equivalent one; `None` if it says the name of the Cluster in other places than names of objects.
+/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere than in names of objects.
 pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<ClusterTimeline> {
     let begins = format!("{from}-");
     let rename = |name: &str| match name.strip_prefix(from) {
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn an_equivalent_cluster_has_its_own_name_in_all_places() {
-        let twin = renamed(&timeline("waits for blue-md-1 of the bluest"), "blue", "green");
-        assert_eq!(twin, None, "blue is a part of another word");
-        let twin = renamed(&timeline("waits for blue-md-1, blue-md"), "blue", "green").unwrap();
-        assert_eq!((&*twin.events[0].name, &*twin.held[0].name), ("green-md-1", "green-md"));
-        assert_eq!(twin.held[0].reason, "waits for green-md-1, green-md");
-        assert_eq!(twin.machines.keys().collect::<Vec<_>>(), ["green-md-1", "other"]);
+        let copy = renamed(&timeline("waits for blue-md-1 of the bluest"), "blue", "green");
+        assert_eq!(copy, None, "blue is a part of another word");
+        let copy = renamed(&timeline("waits for blue-md-1, blue-md"), "blue", "green").unwrap();
+        assert_eq!((&*copy.events[0].name, &*copy.held[0].name), ("green-md-1", "green-md"));
+        assert_eq!(copy.held[0].reason, "waits for green-md-1, green-md");
+        assert_eq!(copy.machines.keys().collect::<Vec<_>>(), ["green-md-1", "other"]);
     }
 }

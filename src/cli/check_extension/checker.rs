@@ -98,17 +98,17 @@ impl ExtensionChecker {
     /// When Discovery fails, or a name is repeated.
     pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut lab = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
+        let mut checker = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
         for RunningExtension { name, address } in extensions {
-            let is_new = lab.extensions.iter().all(|known| known.name != *name);
+            let is_new = checker.extensions.iter().all(|known| known.name != *name);
             ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
-            let answer = lab.post(&address.discovery(), DISCOVERY).outcome;
+            let answer = checker.post(&address.discovery(), DISCOVERY).outcome;
             let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
             let registration = Registration::from_discovery(name, &answer, settings(objects, name));
             let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
-            lab.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
+            checker.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
         }
-        Ok(lab)
+        Ok(checker)
     }
 
     /// Sets the known data of the Clusters.

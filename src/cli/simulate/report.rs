@@ -1,4 +1,4 @@
-//! What a simulation came to: totals, and groups of Clusters with the same timeline (DEC-48).
+//! The result of a simulation: totals, and groups of Clusters with the same timeline (DEC-48).
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct TimelineGroup<'a> {
     pub way_out: Option<&'static str>,
 }
 
-/// The end of a Cluster that is not as its topology asks for.
+/// The end of a Cluster that does not reach the state of its topology.
 pub(super) struct Stuck {
     pub reason: StuckReason,
     /// Whether the time of --limit was over.

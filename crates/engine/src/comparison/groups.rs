@@ -229,8 +229,8 @@ impl SharedChange {
         let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
         let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();
         let held: BTreeSet<&GroupHeldPart> = self.held.iter().collect();
-        let said = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
-        format!("{:?}{steps:?}{held:?}{said:?}", self.about)
+        let messages = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
+        format!("{:?}{steps:?}{held:?}{messages:?}", self.about)
     }
 }
 

@@ -160,26 +160,26 @@ mod tests {
             json!([file("/a", "blue"), file("/b", "blue: 1")]),
             json!([file("/a", "blue"), file("/b", "blue: 2")]),
         );
-        let told = first(&names(&[]), change, None);
+        let replaced = first(&names(&[]), change, None);
         let want = ("spec.a[1].content", json!("<cluster>: 1"), json!("<cluster>: 2"));
-        assert_eq!((&*told.path, told.from, told.to), want);
+        assert_eq!((&*replaced.path, replaced.from, replaced.to), want);
     }
 
     #[test]
     fn a_rotated_template_is_old_and_new_where_it_differs() {
         let names = names(&["blue-a", "blue-b"]);
-        let told = first(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
-        assert_eq!((told.from, told.to), (json!(OLD), json!(NEW)));
-        let told = first(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
-        assert_eq!((told.from, told.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
+        let replaced = first(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
+        assert_eq!((replaced.from, replaced.to), (json!(OLD), json!(NEW)));
+        let replaced = first(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
+        assert_eq!((replaced.from, replaced.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
     }
 
     #[test]
     fn the_name_of_a_set_is_left_out_only_where_it_is_no_part_of_the_difference() {
         let names = names(&[]);
-        let told = first(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
-        assert_eq!((told.from, told.to), (json!("m5.small"), json!("m5.large")));
-        let told = first(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
-        assert_eq!((told.from, told.to), (json!("<set>: 1"), json!("<set>: 2")));
+        let replaced = first(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
+        assert_eq!((replaced.from, replaced.to), (json!("m5.small"), json!("m5.large")));
+        let replaced = first(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
+        assert_eq!((replaced.from, replaced.to), (json!("<set>: 1"), json!("<set>: 2")));
     }
 }

@@ -296,17 +296,17 @@ impl ExtensionCaller {
         for one in called {
             let request = HookRequest::new(call, one.extension.registration.settings())?;
             let key = (cluster.clone(), answer_key(&one, &request.stable_body()));
-            if let Some(said) = self.begun.get(&key) {
-                all.push((key, said));
+            if let Some(retry) = self.begun.get(&key) {
+                all.push((key, retry));
                 continue;
             }
             match self.exchange(&one, request, deadline).await?.answer {
-                Ok(said) => {
+                Ok(retry) => {
                     // Until all have answered. A handler that blocks is called again.
-                    if said.after_seconds == 0 {
-                        self.begun.put(key.clone(), said.clone(), 1);
+                    if retry.after_seconds == 0 {
+                        self.begun.put(key.clone(), retry.clone(), 1);
                     }
-                    all.push((key, said));
+                    all.push((key, retry));
                 }
                 Err(source) => {
                     all.iter().for_each(|(key, _)| self.begun.remove(key));
@@ -315,7 +315,7 @@ impl ExtensionCaller {
             }
         }
         all.iter().for_each(|(key, _)| self.begun.remove(key));
-        let all: Vec<Retry> = all.into_iter().map(|(_, said)| said).collect();
+        let all: Vec<Retry> = all.into_iter().map(|(_, retry)| retry).collect();
         let answer = Retry::together(&all);
         if let HookAnswer::Retry { after_seconds, message } = &answer {
             let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
@@ -434,8 +434,8 @@ impl ExtensionCaller {
         let handler = || called.handler.name().to_owned();
         let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
-        let turn = timeout(QUEUEING, calls.acquire()).await;
-        let _turn = turn.map_err(|_| not_called(NotCalled::Busy))?;
+        let permit = timeout(QUEUEING, calls.acquire()).await;
+        let _permit = permit.map_err(|_| not_called(NotCalled::Busy))?;
         let sent = self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await;
         sent.map_err(not_called)
     }
@@ -483,8 +483,8 @@ struct Exchange<T> {
 }
 
 /// The answer to a need: a failure is an answer, extensions that are not listed yet are none.
-fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
-    match said {
+fn answered<T>(answer: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
+    match answer {
         Ok(found) => Ok(found),
         Err(ExtensionError::Unlisted(unlisted)) => Err(unlisted),
         Err(failed) => Ok(Found::Unreadable(failed.to_string())),
