@@ -18,12 +18,12 @@ use serde_json::Value;
 
 use super::args::{CheckExtensionArgs, OutputFormat};
 use super::empty::{self, ExpectedInput};
-use super::offline::ReviewSubject;
 use super::output;
 use super::rollout::{self, RolloutSide};
 use super::sources::{self, FILE_LIMIT};
 use super::validate::{denials, report_problems};
 use checker::{ExpectedCluster, ExtensionChecker};
+use engine::file_review::ReviewSubject;
 use engine::sample_clusters::{self, Draft};
 use engine::topology::plan::TopologySimulator;
 use model::hub::ObjectKey;

@@ -8,9 +8,10 @@ use serde_json::Value;
 use super::args::{DefaultArgs, ObjectFormat};
 use super::empty::{self, ExpectedInput};
 use super::errors::shown;
-use super::offline::{CommandInput, ReviewSubject};
+use super::offline::CommandInput;
 use super::output::{self, Text};
 use super::validate::report_problems;
+use engine::file_review::ReviewSubject;
 
 /// Prints every object of the files; prints nothing if one of them is denied, so that a part cannot be applied.
 pub(super) fn run(options: &DefaultArgs) -> Result<ExitCode> {

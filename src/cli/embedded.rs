@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::args::{LinkFlags, ServeArgs, VariableFlags};
 use super::atomic_file;
-use super::files::{FileReader, LoadedObject};
+use super::files::FileReader;
 use super::leading::NAMESPACE;
 use super::listen;
 use super::output::Text;
@@ -23,6 +23,7 @@ use ::server::telemetry::metrics::Metrics;
 use ::server::webhook::server::{self, HttpServer};
 use apiserver::http::front::{self, BearerToken};
 use apiserver::{ApiOptions, Embedded, kubeconfig};
+use engine::file_review::LoadedObject;
 use engine::topology::class_status;
 use model::crd;
 use model::hub::contract::assumed_contract;

@@ -6,9 +6,10 @@ use std::io;
 
 use super::UNUSABLE;
 use super::args;
-use super::files::{FileInput, LoadedObject};
+use super::files::FileInput;
 use super::offline::CommandInput;
 use super::output;
+use engine::file_review::LoadedObject;
 use schema::field::enumerated;
 
 /// The objects that a command looks for in its input.
@@ -61,10 +62,10 @@ pub(super) fn check_found(
 /// # Errors
 /// When standard error cannot be written.
 pub(super) fn report_misspelled_kinds(case: &CommandInput) -> io::Result<()> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for LoadedObject { file, manifest, .. } in case.inputs().into_iter().flat_map(|input| &input.objects) {
         let Some((kind, api_version)) = manifest.meant() else { continue };
-        if !told.insert((file, manifest.line, manifest.identity())) {
+        if !reported.insert((file, manifest.line, manifest.identity())) {
             continue;
         }
         let written = &manifest.api_version;

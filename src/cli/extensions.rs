@@ -1,9 +1,9 @@
 //! Runtime Extensions of a command: running ones are called, and recorded answers are read from files.
 //!
 //! ```text
-//! PatchCall ─► Question ─► key of the request ─► answered before? ─► Found<PatchAnswer>
-//!                                │ no                  ▲
-//!                                └─► URL, or FILE ─────┘─► --record
+//! PatchCall ─► HandlerRequest ─► key of the request ─► answered before? ─► Found<PatchAnswer>
+//!                                      │ no                  ▲
+//!                                      └─► URL, or FILE ─────┘─► --record
 //! ```
 //!
 //! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan
@@ -11,11 +11,11 @@
 //! ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
@@ -31,21 +31,20 @@ use super::atomic_file;
 use super::discovered::VariableServer;
 use super::live::{self, ClusterConnection};
 use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
-use engine::extensions::answers::{
-    self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
-};
+use engine::extensions::answers::Retry;
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND, ConfigError};
+use engine::extensions::errors::RequestBodyError;
 use engine::extensions::{
-    BaseUrl, CallTarget, DISCOVERY, DiscoveryError, ExtensionConfig, ExtensionHandler, PreparedPatchRequest,
-    Registration, Selector, first_value, registered_name,
+    BaseUrl, CallTarget, DISCOVER_VARIABLES, DISCOVERY, DiscoveryError, ExtensionConfig, ExtensionHandler,
+    GENERATE_UPGRADE_PLAN, HandlerRequest, HookRequest, NotRegistered, PlanRequest, PreparedPatchRequest, Registration,
+    Selector, VariablesRequest, find_handler, registered_name,
 };
 use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
 use model::hub::{Hook, Object, ObjectKey, annotation};
 use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
-use server::extension_client::{Client, ClientError};
+use server::extension_client::{CallError, Client, ClientError};
 use server::kubernetes::address::Resource;
-use server::kubernetes::extensions::CallFailure;
 use server::kubernetes::port_forward::Forward;
 
 /// The format of recordings.
@@ -65,7 +64,7 @@ enum NotUsable {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(transparent)]
-    Call(#[from] CallFailure),
+    Call(#[from] CallError),
     #[error(transparent)]
     Registration(#[from] DiscoveryError),
 }
@@ -111,6 +110,18 @@ enum AnswerSource {
     Running(BaseUrl, Box<Client>),
     /// The file, and its calls by key.
     Recorded(PathBuf, BTreeMap<String, Arc<RecordedCall>>),
+}
+
+/// Why there is no answer of an extension.
+enum NoAnswer {
+    /// The request cannot be sent, or its answer is an error.
+    Unreadable(String),
+    /// The extension is neither named by a flag, nor called in the cluster.
+    NoExtension(String),
+    /// The labels of the namespace are not known, which is noted.
+    UnknownNamespace,
+    /// The recording has no answer to the request.
+    NotRecorded(String),
 }
 
 /// The output of `--record`.
@@ -293,10 +304,9 @@ impl CommandExtensions {
         Ok(RegisteredExtension { discovery, registration, selector: read.selector, source })
     }
 
-    /// The JSON value of an answer, or why the call failed.
-    fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, CallFailure> {
-        let answer = self.runtime.block_on(client.call(target, body.to_owned()))?;
-        Ok(first_value(&answer)?.to_owned())
+    /// The JSON value of a response, or why the call failed.
+    fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, CallError> {
+        self.runtime.block_on(client.call_json(target, body.to_owned()))
     }
 
     /// The start of the recorded simulation.
@@ -374,25 +384,13 @@ impl CommandExtensions {
                 Arc::new(RecordedCall { key: key.clone(), extension, hook, request, answer, error })
             }
         };
-        // The first outcome holds: another thread may have asked the same.
+        // The first outcome holds: another thread may have sent an equal request.
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         Some(made.entry(key).or_insert(fresh).clone())
     }
 }
 
 impl CommandExtensions {
-    /// The handler with a registered name, and its extension.
-    ///
-    /// # Errors
-    /// When the name is not registered, or the extension has no such handler; without a reason if the extension is not
-    /// called.
-    fn find(&self, name: &str, hook: &str) -> Result<(&RegisteredExtension, &ExtensionHandler), Option<String>> {
-        let (handler, config) = registered_name(name)
-            .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
-        let extension = self.extensions.get(config).ok_or(None)?;
-        Ok((extension, extension.registration.handler(handler, hook).map_err(|error| Some(error.to_string()))?))
-    }
-
     /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
     ///
     /// # Errors
@@ -416,27 +414,62 @@ impl CommandExtensions {
         }
     }
 
-    /// The handler with a registered name, and its extension, if it is called for an object; otherwise the result of
-    /// the call.
-    fn asked<T>(
+    /// The handler with a registered name, and its extension, if it is called for an object.
+    ///
+    /// # Errors
+    /// When it is not called.
+    fn selected(
         &self,
         call: &str,
         name: &str,
         hook: &str,
         object: &ObjectKey,
-    ) -> Result<(&RegisteredExtension, &ExtensionHandler), Found<T>> {
-        let found = self.find(name, hook).map_err(|problem| match problem {
-            Some(problem) => Found::Unreadable(problem),
-            None => self.unanswered(self.absent(call, name)),
+    ) -> Result<(&RegisteredExtension, &ExtensionHandler), NoAnswer> {
+        let registered = |config: &str| match self.extensions.get(config) {
+            Some(extension) => Ok((extension, &extension.registration)),
+            None => Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() }),
+        };
+        let found = find_handler(name, hook, registered).map_err(|reason| match reason {
+            NotRegistered::NoConfig { .. } => NoAnswer::NoExtension(self.absent(call, name)),
+            reason => NoAnswer::Unreadable(reason.to_string()),
         })?;
         match self.selects(found.0, &object.namespace) {
             Ok(true) => Ok(found),
-            Ok(false) => Err(Found::Unreadable(format!(
+            Ok(false) => Err(NoAnswer::Unreadable(format!(
                 "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
                  select the namespace"
             ))),
-            Err(Some(problem)) => Err(Found::Unreadable(problem)),
-            Err(None) => Err(Found::Absent),
+            Err(Some(problem)) => Err(NoAnswer::Unreadable(problem)),
+            Err(None) => Err(NoAnswer::UnknownNamespace),
+        }
+    }
+
+    /// The answer of the handler with a registered name to the request that `prepare` completes with the settings of
+    /// its extension.
+    ///
+    /// # Errors
+    /// When there is no valid answer.
+    fn exchange<R: HandlerRequest>(
+        &self,
+        (call, name, hook): (&str, &str, &str),
+        object: &ObjectKey,
+        prepare: impl FnOnce(&BTreeMap<String, String>) -> Result<R, RequestBodyError>,
+    ) -> Result<R::Answer, NoAnswer> {
+        let (extension, handler) = self.selected(call, name, hook, object)?;
+        let unreadable = |problem: &dyn fmt::Display| NoAnswer::Unreadable(problem.to_string());
+        let request = prepare(extension.registration.settings()).map_err(|problem| unreadable(&problem))?;
+        let made = self.outcome(name, handler, request.body(), extension);
+        let made = made.ok_or_else(|| NoAnswer::NotRecorded(Self::no_outcome(call, extension)))?;
+        request.decode(handler, made.outcome()).map_err(|problem| unreadable(&problem))
+    }
+
+    /// The answer as a fact. A call without an answer is noted.
+    fn found<T>(&self, answer: Result<T, NoAnswer>) -> Found<T> {
+        match answer {
+            Ok(answer) => Found::Yes(answer),
+            Err(NoAnswer::Unreadable(problem)) => Found::Unreadable(problem),
+            Err(NoAnswer::NoExtension(reason) | NoAnswer::NotRecorded(reason)) => self.unanswered(reason),
+            Err(NoAnswer::UnknownNamespace) => Found::Absent,
         }
     }
 
@@ -463,38 +496,23 @@ impl CommandExtensions {
 
 impl ExtensionServer for CommandExtensions {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
-        let name = &call.extension;
-        let (extension, handler) = match self.asked(&call.to_string(), name, call.hook.name(), &call.cluster) {
-            Ok(found) => found,
-            Err(outcome) => return outcome,
-        };
-        let question = match PreparedPatchRequest::new(call, extension.registration.settings()) {
-            Ok(question) => question,
-            Err(problem) => return Found::Unreadable(problem.to_string()),
-        };
-        match self.outcome(name, handler, question.body(), extension) {
-            Some(made) => question.answer(handler, made.outcome()),
-            None => self.unanswered(Self::no_outcome(&call.to_string(), extension)),
-        }
+        let prepare = |settings: &_| PreparedPatchRequest::new(call, settings);
+        self.found(self.exchange((&call.to_string(), &call.extension, call.hook.name()), &call.cluster, prepare))
     }
 
     fn upgrade_plan(&self, call: &PlanCall) -> Found<PlannedVersions> {
-        let name = &call.extension;
-        let (extension, handler) = match self.asked(&call.to_string(), name, GENERATE_UPGRADE_PLAN, &call.cluster) {
-            Ok(found) => found,
+        let (name, shown) = (&call.extension, call.to_string());
+        let prepare = |settings: &_| PlanRequest::new(&call.request, settings);
+        match self.exchange((&shown, name, GENERATE_UPGRADE_PLAN), &call.cluster, prepare) {
+            Ok(plan) => Found::Yes(plan),
             // Without a plan no topology can be computed.
-            Err(Found::Absent) => return Found::Unreadable(self.absent(&call.to_string(), name)),
-            Err(outcome) => return outcome,
-        };
-        let body = match with_settings(&call.request, extension.registration.settings()) {
-            Ok(body) => body.to_string(),
-            Err(problem) => return Found::Unreadable(problem.to_string()),
-        };
-        let Some(made) = self.outcome(name, handler, &body, extension) else {
-            return Found::Unreadable(Self::no_outcome(&call.to_string(), extension));
-        };
-        let plan = answers::upgrade_plan(handler, made.outcome());
-        plan.map_or_else(|problem| Found::Unreadable(problem.to_string()), Found::Yes)
+            Err(NoAnswer::Unreadable(reason) | NoAnswer::NotRecorded(reason)) => Found::Unreadable(reason),
+            Err(NoAnswer::NoExtension(reason)) => {
+                self.remark(reason.clone());
+                Found::Unreadable(reason)
+            }
+            Err(NoAnswer::UnknownNamespace) => Found::Unreadable(self.absent(&shown, name)),
+        }
     }
 
     fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
@@ -515,11 +533,11 @@ impl ExtensionServer for CommandExtensions {
                     self.remark(passed(config));
                     continue;
                 }
-                let body = match with_settings(&call.request, extension.registration.settings()) {
-                    Ok(body) => body.to_string(),
+                let request = match HookRequest::new(call, extension.registration.settings()) {
+                    Ok(request) => request,
                     Err(problem) => return Found::Unreadable(problem.to_string()),
                 };
-                let Some(made) = self.outcome(&name, handler, &body, extension) else {
+                let Some(made) = self.outcome(&name, handler, request.body(), extension) else {
                     self.remark(match &extension.source {
                         // The session that was recorded did not call hooks either.
                         AnswerSource::Recorded(_, calls)
@@ -531,7 +549,7 @@ impl ExtensionServer for CommandExtensions {
                     });
                     continue;
                 };
-                match Retry::from_answer(handler, made.outcome()) {
+                match request.decode(handler, made.outcome()) {
                     Ok(retry) => all.push(retry),
                     Err(problem) => return Found::Unreadable(format!("extension {name:?}: {problem}")),
                 }
@@ -544,21 +562,8 @@ impl ExtensionServer for CommandExtensions {
 impl VariableServer for CommandExtensions {
     fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let call = format!("{DISCOVER_VARIABLES} of {name}");
-        let (extension, handler) = match self.asked(&call, name, DISCOVER_VARIABLES, class) {
-            Ok(found) => found,
-            Err(outcome) => return outcome,
-        };
-        let body = match variables_request(settings, extension.registration.settings()) {
-            Ok(body) => body,
-            Err(problem) => return Found::Unreadable(problem.to_string()),
-        };
-        match self.outcome(name, handler, &body, extension) {
-            None => self.unanswered(Self::no_outcome(&call, extension)),
-            Some(made) => match answers::variables(handler, made.outcome()) {
-                Ok(variables) => Found::Yes(variables.into()),
-                Err(problem) => Found::Unreadable(problem.to_string()),
-            },
-        }
+        let prepare = |of_extension: &_| VariablesRequest::new(settings, of_extension);
+        self.found(self.exchange((&call, name, DISCOVER_VARIABLES), class, prepare))
     }
 
     fn refuse(&self, problem: String) {

@@ -11,18 +11,10 @@ use super::args::{LinkFlags, VariableFlags};
 use super::hints;
 use super::sources::{RefusedFile, Sources};
 use super::substitution::{self, VariableLookup};
-use golang::yaml::{self, RepeatedKey};
+use engine::file_review::LoadedObject;
+use golang::yaml;
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
-use model::wire::manifest::{self, Manifest};
-
-/// An object and its file.
-#[derive(Clone, Debug)]
-pub(super) struct LoadedObject {
-    pub file: String,
-    pub manifest: Manifest,
-    /// Keys that come again in the document, said of its first object.
-    pub repeated: Vec<RepeatedKey>,
-}
+use model::wire::manifest;
 
 /// A document or a file that cannot be read: `file:line:column: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,42 +36,42 @@ fn name(hook: &WebhookRules) -> String {
 }
 
 /// Whether the hook is called for a write.
-fn matches(hook: &WebhookRules, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> bool {
+fn matches(hook: &WebhookRules, phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> bool {
     let is_phase = match hook.phase {
         HookPhase::Default => phase == AdmissionPhase::Mutating,
         HookPhase::Validate => phase == AdmissionPhase::Validating,
     };
     is_phase
-        && asked.group == GROUP
-        && asked.resource == hook.kind.plural()
-        && asked.subresource.is_empty()
-        && !asked.namespace.is_empty()
-        && hook.operations().iter().any(|operation| operation.name() == asked.operation)
-        && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == asked.version))
+        && attributes.group == GROUP
+        && attributes.resource == hook.kind.plural()
+        && attributes.subresource.is_empty()
+        && !attributes.namespace.is_empty()
+        && hook.operations().iter().any(|operation| operation.name() == attributes.operation)
+        && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == attributes.version))
 }
 
 /// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; `None` for a deletion.
-fn extension_config_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
-    let is_asked = asked.group == CONFIG_GROUP
-        && asked.resource == plural(CONFIG_KIND)
-        && asked.subresource.is_empty()
-        && matches!(asked.operation, "CREATE" | "UPDATE");
+fn extension_config_webhook(phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Option<Webhook> {
+    let is_called = attributes.group == CONFIG_GROUP
+        && attributes.resource == plural(CONFIG_KIND)
+        && attributes.subresource.is_empty()
+        && matches!(attributes.operation, "CREATE" | "UPDATE");
     let (wanted, name) = match phase {
         AdmissionPhase::Mutating => (HookPhase::Default, "default.extensionconfig.topologist.dev"),
         AdmissionPhase::Validating => (HookPhase::Validate, "validation.extensionconfig.topologist.dev"),
     };
-    let mut end_points = extension_configs::END_POINTS.into_iter().filter(|_| is_asked);
-    let (_, _, path) = end_points.find(|(phase, version, _)| (*phase, *version) == (wanted, asked.version))?;
+    let mut end_points = extension_configs::END_POINTS.into_iter().filter(|_| is_called);
+    let (_, _, path) = end_points.find(|(phase, version, _)| (*phase, *version) == (wanted, attributes.version))?;
     Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: false })
 }
 
 /// The webhook for a write of a possible template of a class, as in `manifests/components/templates`.
-fn template_webhook(phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Option<Webhook> {
+fn template_webhook(phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Option<Webhook> {
     let is_template = phase == AdmissionPhase::Validating
-        && asked.subresource.is_empty()
-        && !asked.namespace.is_empty()
-        && asked.resource.ends_with("templates");
-    let (name, path) = match asked.operation {
+        && attributes.subresource.is_empty()
+        && !attributes.namespace.is_empty()
+        && attributes.resource.ends_with("templates");
+    let (name, path) = match attributes.operation {
         "CREATE" | "UPDATE" if is_template => ("impact.templates.topologist.dev", templates::PATH),
         "DELETE" if is_template => ("deletion.templates.topologist.dev", template_deletions::PATH),
         _ => return None,
@@ -117,11 +117,11 @@ impl fmt::Debug for InProcess {
 }
 
 impl Admission for InProcess {
-    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook> {
-        let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
+    fn webhooks(&self, phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Vec<Webhook> {
+        let matching = self.hooks.iter().filter(|hook| matches(hook, phase, attributes));
         let hooks =
-            asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
-        hooks.chain(template_webhook(phase, asked)).chain(extension_config_webhook(phase, asked)).collect()
+            matching.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
+        hooks.chain(template_webhook(phase, attributes)).chain(extension_config_webhook(phase, attributes)).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>> {
@@ -221,9 +221,10 @@ mod tests {
             ),
             (AdmissionPhase::Validating, "v1beta2", "machines", "", "CREATE", None),
         ] {
-            let asked =
+            let attributes =
                 AdmissionAttributes { group: GROUP, version, resource, subresource, operation, namespace: "default" };
-            let names: Vec<_> = admission.webhooks(phase, &asked).into_iter().map(|webhook| webhook.name).collect();
+            let names: Vec<_> =
+                admission.webhooks(phase, &attributes).into_iter().map(|webhook| webhook.name).collect();
             assert_eq!(names, want.into_iter().collect::<Vec<_>>(), "{phase:?} {operation} {version} {resource}");
         }
     }
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn machines_are_reviewed_if_the_lifecycle_is_on() {
         // MA-28
-        let asked = AdmissionAttributes {
+        let attributes = AdmissionAttributes {
             group: GROUP,
             version: "v1beta2",
             resource: "machinedeployments",
@@ -242,7 +243,7 @@ mod tests {
         for (lifecycle, want) in [(false, vec![]), (true, vec!["default.machinedeployment.topologist.dev"])] {
             let admission = InProcess::new(Router::new(), lifecycle);
             let names: Vec<_> =
-                admission.webhooks(AdmissionPhase::Mutating, &asked).into_iter().map(|hook| hook.name).collect();
+                admission.webhooks(AdmissionPhase::Mutating, &attributes).into_iter().map(|hook| hook.name).collect();
             assert_eq!(names, want);
         }
     }
@@ -256,7 +257,7 @@ mod tests {
             true => json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": spec}),
             false => json!({"metadata": {}, "spec": spec}),
         };
-        for (operation, deleted, spec, is_asked) in [
+        for (operation, deleted, spec, is_called) in [
             ("UPDATE", true, json!({"a": 1}), false),
             ("UPDATE", true, json!({"a": 2}), true),
             ("UPDATE", false, json!({"a": 1}), true),
@@ -266,7 +267,7 @@ mod tests {
                 "oldObject": object(deleted, json!({"a": 1}))});
             let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
             let answer = admission.review(&webhook, review).await;
-            assert_eq!(answer.is_err(), is_asked, "{operation} {deleted}: {answer:?}");
+            assert_eq!(answer.is_err(), is_called, "{operation} {deleted}: {answer:?}");
             if let Ok(answer) = answer {
                 assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}));
             }

@@ -23,10 +23,11 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use super::files::{FileInput, LoadedObject, Undecoded};
-use super::offline::settled;
+use super::files::{FileInput, Undecoded};
 use super::output;
 use engine::extensions::config;
+use engine::file_review::LoadedObject;
+use engine::file_review::settled;
 use engine::sample_clusters::with_samples;
 use engine::topology::{Computation, Options, class_status};
 use golang::yaml::YamlDocument;

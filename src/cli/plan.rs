@@ -34,7 +34,6 @@ use super::empty::{self, ExpectedInput};
 use super::extensions::CommandExtensions;
 use super::held_edits::held_edits;
 use super::live::{ClusterConnection, Reach};
-use super::offline::ReviewSubject;
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::{self, RolloutSide};
@@ -45,6 +44,7 @@ use engine::comparison::class_samples::{ClassSamples, ComparedSide};
 use engine::comparison::cluster_report::ClusterReport;
 use engine::comparison::compare;
 use engine::comparison::report::{ComparisonReport, Keep, ReportCollector};
+use engine::file_review::ReviewSubject;
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::ObjectKey;
 

@@ -9,8 +9,9 @@ use anyhow::{Result, bail};
 use super::args;
 use super::discovered::VariableServer;
 use super::live::{self, ClusterConnection, Reach};
-use super::offline::{CommandInput, ReviewSubject};
+use super::offline::CommandInput;
 use engine::admission::AdmissionSettings;
+use engine::file_review::ReviewSubject;
 use engine::topology::plan::{TopologySimulator, uid};
 use engine::topology::{Options, SizeLimit};
 use model::crd;
@@ -108,8 +109,8 @@ impl RolloutSide {
 pub(super) fn oversized(subjects: &[ReviewSubject<'_>]) -> BTreeMap<ObjectKey, Vec<String>> {
     let of = |cluster: Object| {
         let found = crd::oversized(Kind::Cluster, cluster.as_ref()).into_iter();
-        let said = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
-        let all: Vec<String> = found.map(said).collect();
+        let detail_at = |Violation { place, detail, .. }| format!("{}: {detail}", place.trim_start_matches('.'));
+        let all: Vec<String> = found.map(detail_at).collect();
         (!all.is_empty()).then(|| (cluster.key(), all))
     };
     subjects.iter().filter_map(ReviewSubject::cluster).filter_map(of).collect()

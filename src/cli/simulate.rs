@@ -35,11 +35,11 @@ use super::extensions::CommandExtensions;
 use super::files::Undecoded;
 use super::live::{ClusterConnection, Reach};
 use super::machines::timings;
-use super::offline::ReviewSubject;
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::RolloutSide;
 use super::validate::{denials, report_problems};
+use engine::file_review::ReviewSubject;
 use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
 use engine::topology::plan::TopologySimulator;
 use golang::calendar::Moment;
@@ -116,7 +116,10 @@ pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
     }
     match options.output {
         OutputFormat::Json => output::json(&json::value(&report))?,
-        OutputFormat::Text => output::text(&text::text(&report, options.all, options.timings.is_none()))?,
+        OutputFormat::Text => {
+            let durations = if options.timings.is_some() { text::Durations::File } else { text::Durations::Default };
+            output::text(&text::text(&report, options.all, durations))?;
+        }
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::held_edits::{edit, template_edits};
-use super::offline::{CommandInput, ReviewSubject};
+use super::held_edits::template_edits;
+use super::offline::CommandInput;
 use super::rollout;
 use engine::admission::{AdmissionSettings, EditedObject};
+use engine::comparison::file_edits;
+use engine::file_review::ReviewSubject;
 use engine::impact::{Edit, SizeRules, SizeVerdict};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::world::{Facts, Found, ObjectSet};
@@ -30,7 +32,7 @@ pub(super) fn sized_edits(
     let (before, after) = (stored.objects().cloned().unwrap_or_default(), case.objects());
     let edited = |subject: &ReviewSubject<'_>| match subject.edited()? {
         EditedObject::NewCluster(new) => Some(Edit::NewCluster(Arc::from(new))),
-        edited => edit(edited),
+        edited => file_edits::from_edited(edited),
     };
     // Clusters are judged last, by their classes and templates as they will be.
     let of_clusters = subjects.iter().filter(|subject| subject.kind == Kind::Cluster).filter_map(edited);

@@ -13,14 +13,14 @@ use super::args::{OutputFormat, ValidateArgs};
 use super::empty::{self, ExpectedInput};
 use super::errors::{ErrorRow, shown};
 use super::extensions::CommandExtensions;
-use super::files::LoadedObject;
 use super::held_edits::held_edits;
-use super::offline::{CommandInput, ObjectReview, ReviewSubject};
+use super::offline::{self, CommandInput};
 use super::output::{self, Text};
 use super::schemas::{self, Inspector};
 use super::sizes::{SizedEdit, sized_edits};
 use engine::admission::{AdmissionSettings, Operation};
 use engine::comparison::held_edit::HeldEdit;
+use engine::file_review::{LoadedObject, ObjectReview, ReviewSubject, UnknownFields};
 use engine::impact::SizeVerdict;
 use engine::topology::refusals::Checks;
 use model::world::Facts;
@@ -34,9 +34,10 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
+    let unknown_fields = if options.strict { UnknownFields::Deny } else { UnknownFields::Warn };
     let mut rows: Vec<ResultRow<'_>> = subjects
         .iter()
-        .map(|subject| ResultRow::new(subject, subject.judge(&facts, &settings, options.strict)))
+        .map(|subject| ResultRow::new(subject, offline::judge(subject, &facts, &settings, unknown_fields)))
         .collect();
     for SizedEdit { kind, key, verdict } in sized_edits(&case, &subjects, &facts, &settings) {
         let place = (&*kind, &*key.namespace, &*key.name);
@@ -129,7 +130,7 @@ pub(super) fn report_unreadable(case: &CommandInput) -> Result<Option<u8>> {
 /// Why objects are denied, a line for each error.
 pub(super) fn denials(subjects: &[ReviewSubject<'_>], facts: &Arc<Facts>, settings: &AdmissionSettings) -> Vec<String> {
     let of = |subject: &ReviewSubject<'_>| {
-        let row = ResultRow::new(subject, subject.judge(facts, settings, false));
+        let row = ResultRow::new(subject, offline::judge(subject, facts, settings, UnknownFields::Warn));
         let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
         let say = |error: &ErrorRow| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
         row.errors.iter().map(say).collect::<Vec<_>>()

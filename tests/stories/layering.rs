@@ -12,7 +12,7 @@ use serde_json::Value;
 const PURE: [&str; 6] = ["golang", "schema", "model", "engine", "machines", "simulation"];
 
 /// What a module may use of its crate. All modules of `server` may use `telemetry` as well.
-const MAY_USE: [(&str, &str, &[&str]); 39] = [
+const MAY_USE: [(&str, &str, &[&str]); 41] = [
     ("golang", "json", &[]),
     ("golang", "calendar", &[]),
     ("golang", "fnv", &[]),
@@ -43,8 +43,10 @@ const MAY_USE: [(&str, &str, &[&str]); 39] = [
     ("engine", "impact", &["topology"]),
     ("engine", "extensions", &["topology"]),
     ("engine", "file_apply", &[]),
+    ("engine", "file_review", &["admission", "topology", "file_apply"]),
     ("engine", "sample_clusters", &["admission", "topology"]),
-    ("engine", "comparison", &["admission", "topology", "sample_clusters"]),
+    ("engine", "object_names", &[]),
+    ("engine", "comparison", &["admission", "topology", "impact", "sample_clusters", "object_names"]),
     ("machines", "lifecycle", &[]),
     // Where the flags of a contract are.
     ("machines", "provider_contract", &["lifecycle"]),

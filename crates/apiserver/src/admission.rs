@@ -55,7 +55,7 @@ pub enum ReviewCallError {
 /// Admission webhooks.
 pub trait Admission: fmt::Debug + Send + Sync {
     /// The webhooks for a write, in order.
-    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook>;
+    fn webhooks(&self, phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Vec<Webhook>;
 
     /// Answers an `AdmissionReview`, or returns why there is no answer.
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>>;

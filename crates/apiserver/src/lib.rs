@@ -44,12 +44,12 @@ use storage::{StoreState, make_namespaces, management_registry, workload_registr
 pub struct ApiOptions {
     /// The current time.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    pub kept: Retention,
+    pub retention: Retention,
 }
 
 impl Default for ApiOptions {
     fn default() -> Self {
-        ApiOptions { clock: Arc::new(Timestamp::now), kept: Retention::default() }
+        ApiOptions { clock: Arc::new(Timestamp::now), retention: Retention::default() }
     }
 }
 
@@ -74,19 +74,19 @@ struct ApiState {
 impl Embedded {
     /// The API of a management cluster: with CustomResourceDefinitions and the initial namespaces of a server.
     pub fn new(options: ApiOptions) -> Self {
-        let kept = options.kept.clone();
-        Self::serving(management_registry(), options, kept)
+        let retention = options.retention.clone();
+        Self::serving(management_registry(), options, retention)
     }
 
     /// The API of a workload cluster: Nodes, Pods and related kinds. All such APIs share compiled schemas. There may be
     /// many, so each keeps less history than the API of a management cluster.
     pub fn workload(options: ApiOptions) -> Self {
-        let kept = options.kept.of_workload();
-        Self::serving(workload_registry(), options, kept)
+        let retention = options.retention.of_workload();
+        Self::serving(workload_registry(), options, retention)
     }
 
-    fn serving(registry: Arc<KindRegistry>, options: ApiOptions, kept: Retention) -> Self {
-        let state = Mutex::new(StoreState::new(registry, options.clone(), kept));
+    fn serving(registry: Arc<KindRegistry>, options: ApiOptions, retention: Retention) -> Self {
+        let state = Mutex::new(StoreState::new(registry, options.clone(), retention));
         let closed = CancellationToken::new();
         let embedded = Embedded(Arc::new(ApiState { state, options, admission: ArcSwapOption::empty(), closed }));
         make_namespaces(&mut embedded.state(), &embedded.now());

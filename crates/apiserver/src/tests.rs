@@ -80,78 +80,79 @@ fn owned_by(owners: &[&Value]) -> Value {
 
 #[tokio::test]
 async fn owned_objects_are_deleted_after_their_owner() {
-    let talk = TestClient::new();
-    let root = talk.map("default", "root", json!({})).await;
-    let other = talk.map("default", "other", json!({})).await;
-    let middle = talk.map("default", "middle", owned_by(&[&root])).await;
-    talk.map("default", "leaf", owned_by(&[&middle])).await;
-    talk.map("default", "shared", owned_by(&[&root, &other])).await;
-    talk.delete(&format!("{MAPS}/root"), "Background").await;
-    assert_eq!(talk.names().await, ["other", "shared"]);
-    let (_, shared) = talk.get(&format!("{MAPS}/shared")).await;
+    let server = TestClient::new();
+    let root = server.map("default", "root", json!({})).await;
+    let other = server.map("default", "other", json!({})).await;
+    let middle = server.map("default", "middle", owned_by(&[&root])).await;
+    server.map("default", "leaf", owned_by(&[&middle])).await;
+    server.map("default", "shared", owned_by(&[&root, &other])).await;
+    server.delete(&format!("{MAPS}/root"), "Background").await;
+    assert_eq!(server.names().await, ["other", "shared"]);
+    let (_, shared) = server.get(&format!("{MAPS}/shared")).await;
     assert_eq!(shared["metadata"]["ownerReferences"], json!([owner(&other)]));
 }
 
 #[tokio::test]
 async fn owners_of_other_namespaces_and_unknown_owners_count_as_absent() {
-    let talk = TestClient::new();
-    talk.send(
-        "POST",
-        "/api/v1/namespaces",
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}}),
-    )
-    .await;
-    let far = talk.map("far", "far", json!({})).await;
-    talk.map("default", "a", owned_by(&[&far])).await;
+    let server = TestClient::new();
+    server
+        .send(
+            "POST",
+            "/api/v1/namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}}),
+        )
+        .await;
+    let far = server.map("far", "far", json!({})).await;
+    server.map("default", "a", owned_by(&[&far])).await;
     let mut never = far.clone();
     never["metadata"]["uid"] = json!("never");
-    talk.map("default", "b", owned_by(&[&never])).await;
+    server.map("default", "b", owned_by(&[&never])).await;
     let mut unknown = far.clone();
     unknown["kind"] = json!("Unknown");
-    talk.map("default", "c", owned_by(&[&unknown])).await;
-    let near = talk.map("default", "near", json!({})).await;
+    server.map("default", "c", owned_by(&[&unknown])).await;
+    let near = server.map("default", "near", json!({})).await;
     let mut renamed = near.clone();
     renamed["metadata"]["name"] = json!("renamed");
-    talk.map("default", "d", owned_by(&[&renamed])).await;
+    server.map("default", "d", owned_by(&[&renamed])).await;
     // This is unknown for a kind that is not served.
-    assert_eq!(talk.names().await, ["c", "near"]);
+    assert_eq!(server.names().await, ["c", "near"]);
 }
 
 #[tokio::test]
 async fn an_owner_waits_for_those_that_block_its_deletion() {
-    let talk = TestClient::new();
-    let root = talk.map("default", "root", json!({})).await;
+    let server = TestClient::new();
+    let root = server.map("default", "root", json!({})).await;
     let mut held = owned_by(&[&root]);
     held["finalizers"] = json!(["x/y"]);
-    talk.map("default", "held", held.clone()).await;
-    talk.map("default", "free", owned_by(&[&root])).await;
-    let answer = talk.delete(&format!("{MAPS}/root"), "Foreground").await;
+    server.map("default", "held", held.clone()).await;
+    server.map("default", "free", owned_by(&[&root])).await;
+    let answer = server.delete(&format!("{MAPS}/root"), "Foreground").await;
     assert_eq!(answer["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    assert_eq!(talk.names().await, ["held", "root"]);
-    let (_, now) = talk.get(&format!("{MAPS}/held")).await;
+    assert_eq!(server.names().await, ["held", "root"]);
+    let (_, now) = server.get(&format!("{MAPS}/held")).await;
     assert!(now["metadata"]["deletionTimestamp"].is_string());
-    talk.send("PATCH", &format!("{MAPS}/held"), json!({"metadata": {"finalizers": null}})).await;
-    assert!(talk.names().await.is_empty());
+    server.send("PATCH", &format!("{MAPS}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert!(server.names().await.is_empty());
 
-    let root = talk.map("default", "root", json!({})).await;
+    let root = server.map("default", "root", json!({})).await;
     held["ownerReferences"] = json!([owner(&root)]);
     held["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
-    talk.map("default", "held", held).await;
-    talk.delete(&format!("{MAPS}/root"), "Foreground").await;
-    assert_eq!(talk.names().await, ["held"]);
+    server.map("default", "held", held).await;
+    server.delete(&format!("{MAPS}/root"), "Foreground").await;
+    assert_eq!(server.names().await, ["held"]);
 }
 
 #[tokio::test]
 async fn objects_deleted_as_orphans_stay() {
-    let talk = TestClient::new();
-    let root = talk.map("default", "root", json!({"finalizers": ["x/y"]})).await;
-    talk.map("default", "child", owned_by(&[&root])).await;
-    talk.delete(&format!("{MAPS}/root"), "Orphan").await;
-    let (_, root) = talk.get(&format!("{MAPS}/root")).await;
+    let server = TestClient::new();
+    let root = server.map("default", "root", json!({"finalizers": ["x/y"]})).await;
+    server.map("default", "child", owned_by(&[&root])).await;
+    server.delete(&format!("{MAPS}/root"), "Orphan").await;
+    let (_, root) = server.get(&format!("{MAPS}/root")).await;
     assert_eq!(root["metadata"]["finalizers"], json!(["x/y"]));
-    talk.send("PATCH", &format!("{MAPS}/root"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.names().await, ["child"]);
-    let (_, child) = talk.get(&format!("{MAPS}/child")).await;
+    server.send("PATCH", &format!("{MAPS}/root"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.names().await, ["child"]);
+    let (_, child) = server.get(&format!("{MAPS}/child")).await;
     assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
 }
 
@@ -162,95 +163,92 @@ async fn events_go_an_hour_after_their_last_write() {
         let minutes = minutes.clone();
         Arc::new(move || Timestamp::from_second(60 * minutes.load(Ordering::Relaxed)).unwrap())
     };
-    let talk = TestClient(Embedded::new(ApiOptions { clock, ..ApiOptions::default() }));
+    let server = TestClient(Embedded::new(ApiOptions { clock, ..ApiOptions::default() }));
     let events = "/api/v1/namespaces/default/events";
     let write = async |name: &str, minute: i64| {
         minutes.store(minute, Ordering::Relaxed);
         let about = json!({"kind": "ConfigMap", "namespace": "default", "name": "x"});
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about});
-        let (code, answer) = talk.send("POST", events, event).await;
+        let (code, answer) = server.send("POST", events, event).await;
         assert_eq!(code, 201, "{answer}");
     };
     let names = async || -> Vec<String> {
-        let (_, list) = talk.get(events).await;
+        let (_, list) = server.get(events).await;
         let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
         list["items"].as_array().unwrap().iter().map(name).collect()
     };
     write("first", 0).await;
     write("second", 1).await;
     minutes.store(30, Ordering::Relaxed);
-    talk.send("PATCH", &format!("{events}/first"), json!({"count": 2})).await;
+    server.send("PATCH", &format!("{events}/first"), json!({"count": 2})).await;
     write("third", 60).await;
     assert_eq!(names().await, ["first", "second", "third"]);
     write("fourth", 61).await;
     assert_eq!(names().await, ["first", "fourth", "third"], "the first has been written again");
     write("fifth", 90).await;
     assert_eq!(names().await, ["fifth", "fourth", "third"]);
-    talk.map("default", "kept", json!({})).await;
+    server.map("default", "kept", json!({})).await;
     write("last", 9_000).await;
-    assert_eq!((names().await, talk.names().await), (vec!["last".to_owned()], vec!["kept".to_owned()]));
+    assert_eq!((names().await, server.names().await), (vec!["last".to_owned()], vec!["kept".to_owned()]));
 }
 
 #[tokio::test]
 async fn a_namespace_is_deleted_after_its_objects() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     let namespace = "/api/v1/namespaces/n";
     let maps = "/api/v1/namespaces/n/configmaps";
-    talk.send(
-        "POST",
-        "/api/v1/namespaces",
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}),
-    )
-    .await;
-    talk.map("n", "free", json!({})).await;
-    talk.map("n", "held", json!({"finalizers": ["x/y"]})).await;
-    let (code, answer) = talk.send("DELETE", namespace, Value::Null).await;
+    server
+        .send("POST", "/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}))
+        .await;
+    server.map("n", "free", json!({})).await;
+    server.map("n", "held", json!({"finalizers": ["x/y"]})).await;
+    let (code, answer) = server.send("DELETE", namespace, Value::Null).await;
     assert_eq!((code, &answer["status"]["phase"]), (200, &json!("Terminating")));
-    assert_eq!(talk.get(maps).await.1["items"].as_array().unwrap().len(), 1);
+    assert_eq!(server.get(maps).await.1["items"].as_array().unwrap().len(), 1);
     let refused =
-        talk.send("POST", maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}})).await;
+        server.send("POST", maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}})).await;
     assert_eq!((refused.0, &refused.1["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
-    talk.send("PATCH", &format!("{maps}/held"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.get(namespace).await.0, 404);
+    server.send("PATCH", &format!("{maps}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.get(namespace).await.0, 404);
     assert_eq!(
-        talk.send("POST", maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})).await.0,
+        server.send("POST", maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})).await.0,
         404
     );
 }
 
 #[tokio::test]
 async fn objects_created_in_a_namespace_or_kind_that_is_being_deleted_are_deleted_at_once() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
-    talk.send("POST", "/api/v1/namespaces", namespace).await;
-    talk.map("n", "held", json!({"finalizers": ["x/y"]})).await;
-    talk.send("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    server.send("POST", "/api/v1/namespaces", namespace).await;
+    server.map("n", "held", json!({"finalizers": ["x/y"]})).await;
+    server.send("DELETE", "/api/v1/namespaces/n", Value::Null).await;
     // An update creates a Lease, and so passes where a creation does not.
     let path = "/apis/coordination.k8s.io/v1/namespaces/n/leases/late";
     let lease = |finalizers: Value| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "late", "finalizers": finalizers}});
-    assert_eq!(talk.send("PUT", path, lease(json!([]))).await.0, 201);
-    assert_eq!(talk.get(path).await.0, 404);
-    talk.send("PUT", path, lease(json!(["x/y"]))).await;
-    assert!(talk.get(path).await.1["metadata"]["deletionTimestamp"].is_string());
-    talk.send("PATCH", "/api/v1/namespaces/n/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 200, "the lease is still there");
-    talk.send("PATCH", path, json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 404);
+    assert_eq!(server.send("PUT", path, lease(json!([]))).await.0, 201);
+    assert_eq!(server.get(path).await.0, 404);
+    server.send("PUT", path, lease(json!(["x/y"]))).await;
+    assert!(server.get(path).await.1["metadata"]["deletionTimestamp"].is_string());
+    server.send("PATCH", "/api/v1/namespaces/n/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.get("/api/v1/namespaces/n").await.0, 200, "the lease is still there");
+    server.send("PATCH", path, json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.get("/api/v1/namespaces/n").await.0, 404);
 
-    talk.send("POST", DEFINITIONS, definition(&["v1"])).await;
+    server.send("POST", DEFINITIONS, definition(&["v1"])).await;
     let mut held = thing("held");
     held["metadata"]["finalizers"] = json!(["x/y"]);
-    talk.send("POST", THINGS, held).await;
+    server.send("POST", THINGS, held).await;
     let definition = format!("{DEFINITIONS}/things.t.dev");
-    talk.send("DELETE", &definition, Value::Null).await;
+    server.send("DELETE", &definition, Value::Null).await;
     let late = format!("{THINGS}/late?fieldManager=m");
     let applied = Request::patch(&late).header("content-type", "application/apply-patch+yaml");
-    let response = talk.0.call(applied.body(Body::from(thing("late").to_string())).unwrap()).await;
+    let response = server.0.call(applied.body(Body::from(thing("late").to_string())).unwrap()).await;
     assert_eq!(response.status(), 201);
-    assert_eq!(talk.get(&format!("{THINGS}/late")).await.0, 404);
-    assert_eq!(talk.get(&format!("{THINGS}/held")).await.0, 200);
-    talk.send("PATCH", &format!("{THINGS}/held"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.get(&definition).await.0, 404);
+    assert_eq!(server.get(&format!("{THINGS}/late")).await.0, 404);
+    assert_eq!(server.get(&format!("{THINGS}/held")).await.0, 200);
+    server.send("PATCH", &format!("{THINGS}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.get(&definition).await.0, 404);
 }
 
 fn definition(versions: &[&str]) -> Value {
@@ -273,9 +271,9 @@ fn thing(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
-    let talk = TestClient::new();
-    assert_eq!(talk.send("POST", DEFINITIONS, definition(&["v1", "v2"])).await.0, 201);
-    let (_, made) = talk.get(&format!("{DEFINITIONS}/things.t.dev")).await;
+    let server = TestClient::new();
+    assert_eq!(server.send("POST", DEFINITIONS, definition(&["v1", "v2"])).await.0, 201);
+    let (_, made) = server.get(&format!("{DEFINITIONS}/things.t.dev")).await;
     let conditions = made["status"]["conditions"].as_array().unwrap();
     let is_true =
         |name: &str| conditions.iter().any(|condition| condition["type"] == name && condition["status"] == "True");
@@ -285,9 +283,9 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
 
     let mut held = thing("a");
     held["metadata"]["finalizers"] = json!(["x/y"]);
-    let (code, made) = talk.send("POST", THINGS, held).await;
+    let (code, made) = server.send("POST", THINGS, held).await;
     assert_eq!((code, &made["spec"]["size"]), (201, &json!(1)));
-    let (_, other) = talk.get("/apis/t.dev/v2/namespaces/default/things/a").await;
+    let (_, other) = server.get("/apis/t.dev/v2/namespaces/default/things/a").await;
     assert_eq!((&other["apiVersion"], &other["spec"]["size"]), (&json!("t.dev/v2"), &json!(1)));
 
     // A new schema applies to stored objects.
@@ -296,17 +294,17 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
         &mut changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     *properties = json!({"color": {"type": "string", "default": "red"}});
     let (code, answer) =
-        talk.send("PATCH", &format!("{DEFINITIONS}/things.t.dev"), json!({"spec": changed["spec"]})).await;
+        server.send("PATCH", &format!("{DEFINITIONS}/things.t.dev"), json!({"spec": changed["spec"]})).await;
     assert_eq!(code, 200, "{answer}");
-    assert_eq!(talk.get(&format!("{THINGS}/a")).await.1["spec"], json!({"color": "red"}));
+    assert_eq!(server.get(&format!("{THINGS}/a")).await.1["spec"], json!({"color": "red"}));
 
-    let (code, going) = talk.send("DELETE", &format!("{DEFINITIONS}/things.t.dev"), Value::Null).await;
+    let (code, going) = server.send("DELETE", &format!("{DEFINITIONS}/things.t.dev"), Value::Null).await;
     assert!(code == 200 && going["metadata"]["deletionTimestamp"].is_string(), "{going}");
-    assert_eq!(talk.send("POST", THINGS, thing("b")).await.0, 405);
-    talk.send("PATCH", &format!("{THINGS}/a"), json!({"metadata": {"finalizers": null}})).await;
-    assert_eq!(talk.get(&format!("{DEFINITIONS}/things.t.dev")).await.0, 404);
-    assert_eq!(talk.get(THINGS).await.0, 404);
-    assert!(talk.0.registry().group("t.dev").next().is_none());
+    assert_eq!(server.send("POST", THINGS, thing("b")).await.0, 405);
+    server.send("PATCH", &format!("{THINGS}/a"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(server.get(&format!("{DEFINITIONS}/things.t.dev")).await.0, 404);
+    assert_eq!(server.get(THINGS).await.0, 404);
+    assert!(server.0.registry().group("t.dev").next().is_none());
 }
 
 /// The response of a webhook to a request.
@@ -315,7 +313,7 @@ type WebhookHandler = dyn Fn(&Webhook, &Value) -> Value + Send + Sync;
 /// Webhooks implemented by a function, which record requests.
 struct ScriptedWebhooks {
     answer: Box<WebhookHandler>,
-    asked: Mutex<Vec<Value>>,
+    requests: Mutex<Vec<Value>>,
 }
 
 impl std::fmt::Debug for ScriptedWebhooks {
@@ -325,38 +323,38 @@ impl std::fmt::Debug for ScriptedWebhooks {
 }
 
 impl Admission for ScriptedWebhooks {
-    fn webhooks(&self, phase: AdmissionPhase, asked: &AdmissionAttributes<'_>) -> Vec<Webhook> {
+    fn webhooks(&self, phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Vec<Webhook> {
         let name = match phase {
             AdmissionPhase::Mutating => "mutate.t.dev",
             AdmissionPhase::Validating => "validate.t.dev",
         };
-        let is_asked = asked.resource == "configmaps";
+        let is_called = attributes.resource == "configmaps";
         let webhook = Webhook { name: name.to_owned(), path: String::new(), ignores_failure: false };
-        is_asked.then_some(webhook).into_iter().collect()
+        is_called.then_some(webhook).into_iter().collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>> {
         Box::pin(async move {
             let answer = (self.answer)(webhook, &review["request"]);
-            self.asked.lock().unwrap().push(review["request"].clone());
+            self.requests.lock().unwrap().push(review["request"].clone());
             Ok(json!({"response": answer}))
         })
     }
 }
 
 fn scripted(
-    talk: &TestClient,
+    server: &TestClient,
     answer: impl Fn(&Webhook, &Value) -> Value + Send + Sync + 'static,
 ) -> Arc<ScriptedWebhooks> {
-    let scripted = Arc::new(ScriptedWebhooks { answer: Box::new(answer), asked: Mutex::default() });
-    talk.0.set_admission(scripted.clone());
+    let scripted = Arc::new(ScriptedWebhooks { answer: Box::new(answer), requests: Mutex::default() });
+    server.0.set_admission(scripted.clone());
     scripted
 }
 
 #[tokio::test]
 async fn webhooks_change_warn_and_deny() {
-    let talk = TestClient::new();
-    let scripted = scripted(&talk, |webhook, request| {
+    let server = TestClient::new();
+    let scripted = scripted(&server, |webhook, request| {
         let patch = json!([{"op": "add", "path": "/data", "value": {"by": "webhook"}}]).to_string();
         match (webhook.name.as_str(), request["name"].as_str().unwrap()) {
             ("mutate.t.dev", _) if request["operation"] == "DELETE" => json!({"allowed": true}),
@@ -369,27 +367,30 @@ async fn webhooks_change_warn_and_deny() {
             _ => json!({"allowed": true}),
         }
     });
-    let good = talk.map("default", "good", json!({})).await;
+    let good = server.map("default", "good", json!({})).await;
     assert_eq!(good["data"], json!({"by": "webhook"}));
     let body = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    let (code, denied) = talk.send("POST", &format!("{MAPS}?dryRun=All"), body("bad")).await;
+    let (code, denied) = server.send("POST", &format!("{MAPS}?dryRun=All"), body("bad")).await;
     assert_eq!(
         (code, &denied["reason"], &denied["details"]["causes"][0]["field"]),
         (422, &json!("Invalid"), &json!("data"))
     );
     assert_eq!(denied["message"], "admission webhook \"validate.t.dev\" denied the request: it is bad");
-    let (code, denied) = talk.send("POST", MAPS, body("worse")).await;
+    let (code, denied) = server.send("POST", MAPS, body("worse")).await;
     assert_eq!(
         (code, &denied["message"]),
         (400, &json!("admission webhook \"validate.t.dev\" denied the request without explanation"))
     );
-    assert_eq!(talk.names().await, ["good"]);
-    talk.delete(&format!("{MAPS}/good"), "Background").await;
+    assert_eq!(server.names().await, ["good"]);
+    server.delete(&format!("{MAPS}/good"), "Background").await;
 
-    let asked = scripted.asked.lock().unwrap();
-    assert_eq!((&asked[1]["object"]["data"]["by"], &asked[1]["operation"]), (&json!("webhook"), &json!("CREATE")));
-    assert_eq!((&asked[2]["dryRun"], &asked[0]["dryRun"]), (&json!(true), &json!(false)));
-    let last = asked.last().unwrap();
+    let requests = scripted.requests.lock().unwrap();
+    assert_eq!(
+        (&requests[1]["object"]["data"]["by"], &requests[1]["operation"]),
+        (&json!("webhook"), &json!("CREATE"))
+    );
+    assert_eq!((&requests[2]["dryRun"], &requests[0]["dryRun"]), (&json!(true), &json!(false)));
+    let last = requests.last().unwrap();
     assert_eq!(
         (&last["operation"], &last["object"], &last["oldObject"]["metadata"]["name"]),
         (&json!("DELETE"), &Value::Null, &json!("good"))
@@ -398,11 +399,11 @@ async fn webhooks_change_warn_and_deny() {
 
 #[tokio::test]
 async fn a_write_is_retried_when_the_object_changes_during_admission() {
-    let talk = TestClient::new();
-    let object = talk.map("default", "a", json!({})).await;
-    let embedded = talk.0.clone();
+    let server = TestClient::new();
+    let object = server.map("default", "a", json!({})).await;
+    let embedded = server.0.clone();
     let moves = Mutex::new(20);
-    scripted(&talk, move |webhook, _| {
+    scripted(&server, move |webhook, _| {
         let mut left = moves.lock().unwrap();
         if webhook.name == "validate.t.dev" && *left > 0 {
             // A patch is retried.
@@ -415,24 +416,24 @@ async fn a_write_is_retried_when_the_object_changes_during_admission() {
         }
         json!({"allowed": true})
     });
-    let (code, patched) = talk.send("PATCH", &format!("{MAPS}/a"), json!({"metadata": {"labels": {"x": "y"}}})).await;
+    let (code, patched) = server.send("PATCH", &format!("{MAPS}/a"), json!({"metadata": {"labels": {"x": "y"}}})).await;
     assert_eq!(
         (code, &patched["data"], &patched["metadata"]["labels"]["x"]),
         (200, &json!({"moved": "0"}), &json!("y"))
     );
     // A conditional update is rejected.
-    let (code, refused) = talk.send("PUT", &format!("{MAPS}/a"), object).await;
+    let (code, refused) = server.send("PUT", &format!("{MAPS}/a"), object).await;
     assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
-    let talk = TestClient::new();
-    talk.map("default", "a", json!({})).await;
+    let server = TestClient::new();
+    server.map("default", "a", json!({})).await;
     let query =
         "watch=1&timeoutSeconds=90&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let request = Request::get(format!("{MAPS}?{query}")).body(Body::empty()).unwrap();
-    let response = talk.0.call(request).await;
+    let response = server.0.call(request).await;
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     assert!(text.lines().all(|line| line.starts_with("{\"type\":\"")), "{text}");
@@ -444,136 +445,133 @@ async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
 
 #[tokio::test]
 async fn pages_and_watches_of_forgotten_versions_are_expired() {
-    let kept = Retention { changes: 3, ..Retention::default() };
-    let talk = TestClient(Embedded::new(ApiOptions { kept, ..ApiOptions::default() }));
-    let first = talk.map("default", "a", json!({})).await;
-    let (_, page) = talk.get("/api/v1/configmaps?limit=1").await;
+    let retention = Retention { changes: 3, ..Retention::default() };
+    let server = TestClient(Embedded::new(ApiOptions { retention, ..ApiOptions::default() }));
+    let first = server.map("default", "a", json!({})).await;
+    let (_, page) = server.get("/api/v1/configmaps?limit=1").await;
     assert!(page["metadata"].get("continue").is_none(), "{page}");
-    talk.map("default", "b", json!({})).await;
-    let (_, page) = talk.get("/api/v1/configmaps?limit=1").await;
+    server.map("default", "b", json!({})).await;
+    let (_, page) = server.get("/api/v1/configmaps?limit=1").await;
     let next = page["metadata"]["continue"].as_str().unwrap();
-    talk.map("default", "aa", json!({})).await;
-    let (_, rest) = talk.get(&format!("/api/v1/configmaps?limit=1&continue={next}")).await;
+    server.map("default", "aa", json!({})).await;
+    let (_, rest) = server.get(&format!("/api/v1/configmaps?limit=1&continue={next}")).await;
     assert_eq!(
         (&rest["items"][0]["metadata"]["name"], &rest["metadata"]["resourceVersion"]),
         (&json!("b"), &page["metadata"]["resourceVersion"])
     );
     for name in ["c", "d", "e", "f"] {
-        talk.map("default", name, json!({})).await;
+        server.map("default", name, json!({})).await;
     }
     let version = first["metadata"]["resourceVersion"].as_str().unwrap();
-    let (code, event) = talk.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
+    let (code, event) = server.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
     assert_eq!(
         (code, &event["type"], &event["object"]["code"], &event["object"]["reason"]),
         (200, &json!("ERROR"), &json!(410), &json!("Expired"))
     );
-    let (code, expired) = talk.get(&format!("/api/v1/configmaps?limit=1&continue={next}")).await;
+    let (code, expired) = server.get(&format!("/api/v1/configmaps?limit=1&continue={next}")).await;
     assert_eq!((code, &expired["reason"]), (410, &json!("Expired")));
     let again = expired["metadata"]["continue"].as_str().unwrap();
-    let (code, rest) = talk.get(&format!("/api/v1/configmaps?continue={again}")).await;
+    let (code, rest) = server.get(&format!("/api/v1/configmaps?continue={again}")).await;
     assert_eq!((code, rest["items"].as_array().unwrap().len()), (200, 6));
 }
 
 /// An API whose clock the test sets, in seconds.
-fn with_clock(kept: Retention) -> (TestClient, Arc<AtomicI64>) {
+fn with_clock(retention: Retention) -> (TestClient, Arc<AtomicI64>) {
     let seconds = Arc::new(AtomicI64::new(1_000_000));
     let clock = {
         let seconds = seconds.clone();
         Arc::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap())
     };
-    (TestClient(Embedded::new(ApiOptions { clock, kept })), seconds)
+    (TestClient(Embedded::new(ApiOptions { clock, retention })), seconds)
 }
 
 /// Status code of a watch of ConfigMaps from a version.
-async fn watched_from(talk: &TestClient, object: &Value) -> Value {
+async fn watched_from(server: &TestClient, object: &Value) -> Value {
     let version = object["metadata"]["resourceVersion"].as_str().unwrap();
-    let (_, event) = talk.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
+    let (_, event) = server.get(&format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
     event["object"]["code"].clone()
 }
 
 #[tokio::test]
 async fn changes_are_forgotten_when_they_take_much_memory_or_are_old() {
     // Changes of a large object are dropped, and those of small objects of other kinds are not.
-    let (talk, _) = with_clock(Retention { change_bytes: 300_000, ..Retention::default() });
-    let small = talk.map("default", "small", json!({"annotations": {"a": "b"}})).await;
+    let (server, _) = with_clock(Retention { change_bytes: 300_000, ..Retention::default() });
+    let small = server.map("default", "small", json!({"annotations": {"a": "b"}})).await;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "large"}});
-    talk.send("POST", "/api/v1/namespaces/default/secrets", secret).await;
+    server.send("POST", "/api/v1/namespaces/default/secrets", secret).await;
     for number in 0..10 {
         let annotations = json!({"n": number.to_string(), "large": "x".repeat(60_000)});
         let patch = json!({"metadata": {"annotations": annotations}});
-        let (code, patched) = talk.send("PATCH", "/api/v1/namespaces/default/secrets/large", patch).await;
+        let (code, patched) = server.send("PATCH", "/api/v1/namespaces/default/secrets/large", patch).await;
         assert_eq!(code, 200, "{patched}");
     }
-    talk.map("default", "other", json!({})).await;
-    assert_eq!(watched_from(&talk, &small).await, Value::Null, "small changes are not forgotten for large ones");
-    assert!(talk.0.state().oldest("secrets") > 0, "most of the large ones are");
+    server.map("default", "other", json!({})).await;
+    assert_eq!(watched_from(&server, &small).await, Value::Null, "small changes are not forgotten for large ones");
+    assert!(server.0.state().oldest("secrets") > 0, "most of the large ones are");
 
-    let (talk, seconds) = with_clock(Retention::default());
-    let first = talk.map("default", "first", json!({})).await;
-    talk.map("default", "second", json!({})).await;
-    assert_eq!(watched_from(&talk, &first).await, Value::Null);
+    let (server, seconds) = with_clock(Retention::default());
+    let first = server.map("default", "first", json!({})).await;
+    server.map("default", "second", json!({})).await;
+    assert_eq!(watched_from(&server, &first).await, Value::Null);
     seconds.fetch_add(31, Ordering::Relaxed);
     // A write of another kind suffices.
-    talk.send(
-        "POST",
-        "/api/v1/namespaces",
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}),
-    )
-    .await;
-    assert_eq!(watched_from(&talk, &first).await, json!(410));
+    server
+        .send("POST", "/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}))
+        .await;
+    assert_eq!(watched_from(&server, &first).await, json!(410));
 }
 
 #[tokio::test]
 async fn old_changes_and_events_go_without_a_write() {
     const EVENTS: &str = "/api/v1/namespaces/default/events";
-    let (talk, seconds) = with_clock(Retention::default());
-    let first = talk.map("default", "first", json!({})).await;
-    talk.map("default", "second", json!({})).await;
+    let (server, seconds) = with_clock(Retention::default());
+    let first = server.map("default", "first", json!({})).await;
+    server.map("default", "second", json!({})).await;
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
         "involvedObject": {"namespace": "default"}});
-    assert_eq!(talk.send("POST", EVENTS, event).await.0, 201);
-    talk.0.sweep();
-    assert_eq!(watched_from(&talk, &first).await, Value::Null);
+    assert_eq!(server.send("POST", EVENTS, event).await.0, 201);
+    server.0.sweep();
+    assert_eq!(watched_from(&server, &first).await, Value::Null);
     seconds.fetch_add(31, Ordering::Relaxed);
-    talk.0.sweep();
-    assert_eq!(watched_from(&talk, &first).await, json!(410));
-    assert_eq!(listed(&talk.get(EVENTS).await.1), ["e"]);
+    server.0.sweep();
+    assert_eq!(watched_from(&server, &first).await, json!(410));
+    assert_eq!(listed(&server.get(EVENTS).await.1), ["e"]);
     seconds.fetch_add(3_600, Ordering::Relaxed);
-    talk.0.sweep();
-    assert_eq!(listed(&talk.get(EVENTS).await.1), [""; 0]);
-    assert_eq!(talk.names().await, ["first", "second"]);
+    server.0.sweep();
+    assert_eq!(listed(&server.get(EVENTS).await.1), [""; 0]);
+    assert_eq!(server.names().await, ["first", "second"]);
 }
 
 #[tokio::test]
 async fn objects_that_are_nested_too_deeply_are_refused() {
     const FREE: &str = "/apis/x.dev/v1/namespaces/default/frees/f";
-    let talk = TestClient::new();
+    let server = TestClient::new();
     let nested = |levels: usize| (0..levels).fold(json!({}), |inside, _| json!({"a": inside}));
     let free = json!({"apiVersion": "x.dev/v1", "kind": "Free", "metadata": {"name": "f", "namespace": "default"}, "spec": nested(80)});
-    talk.0.load(vec![free]).unwrap();
+    server.0.load(vec![free]).unwrap();
     // Each patch is within the nesting limit, and their combination is not.
     for (levels, want) in [(10, 200), (100, 400)] {
         let deepest = format!("/spec{}", "/a".repeat(80));
         let patch = json!([{"op": "add", "path": deepest, "value": nested(levels)}]);
         let request = Request::patch(FREE).header("content-type", "application/json-patch+json");
-        let response = talk.0.call(request.body(Body::from(patch.to_string())).unwrap()).await;
+        let response = server.0.call(request.body(Body::from(patch.to_string())).unwrap()).await;
         assert_eq!(response.status().as_u16(), want, "{levels} more");
     }
-    let (code, object) = talk.get(FREE).await;
+    let (code, object) = server.get(FREE).await;
     assert_eq!((code, &object["spec"]), (200, &nested(90)));
 }
 
 #[tokio::test]
 async fn there_is_a_bounded_number_of_events() {
     const EVENTS: &str = "/api/v1/namespaces/default/events";
-    let (talk, _) = with_clock(Retention { events: 3, ..Retention::default() });
+    let (server, _) = with_clock(Retention { events: 3, ..Retention::default() });
     for number in 0..10 {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{number}")},
             "involvedObject": {"namespace": "default"}});
-        let (code, made) = talk.send("POST", EVENTS, event).await;
+        let (code, made) = server.send("POST", EVENTS, event).await;
         assert_eq!(code, 201, "{made}");
     }
-    assert_eq!(listed(&talk.get(EVENTS).await.1), ["e7", "e8", "e9"]);
+    assert_eq!(listed(&server.get(EVENTS).await.1), ["e7", "e8", "e9"]);
 }
 
 /// The names in a list.
@@ -583,19 +581,19 @@ fn listed(list: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     let label = |cluster: &str| json!({"labels": {CLUSTER_NAME: cluster}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}});
-    talk.send("POST", "/api/v1/namespaces", namespace).await;
+    server.send("POST", "/api/v1/namespaces", namespace).await;
     for (namespace, name, cluster) in
         [("default", "c", "x"), ("default", "a", "x"), ("far", "b", "x"), ("default", "b", "x"), ("default", "d", "y")]
     {
-        talk.map(namespace, name, label(cluster)).await;
+        server.map(namespace, name, label(cluster)).await;
     }
-    talk.map("default", "none", json!({})).await;
+    server.map("default", "none", json!({})).await;
     let of = |cluster: &str| format!("labelSelector=cluster.x-k8s.io%2Fcluster-name%3D{cluster}");
     let list = async |path: &str, query: &str| {
-        let (code, list) = talk.get(&format!("{path}?{query}")).await;
+        let (code, list) = server.get(&format!("{path}?{query}")).await;
         assert_eq!(code, 200, "{list}");
         list
     };
@@ -606,9 +604,9 @@ async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
     let first = list(MAPS, &format!("{}&limit=2", of("x"))).await;
     assert_eq!(listed(&first), ["a", "b"]);
     assert_eq!(first["metadata"]["remainingItemCount"], Value::Null);
-    talk.send("PATCH", &format!("{MAPS}/c"), json!({"metadata": label("y")})).await;
-    talk.send("PATCH", &format!("{MAPS}/none"), json!({"metadata": label("x")})).await;
-    talk.delete(&format!("{MAPS}/b"), "Background").await;
+    server.send("PATCH", &format!("{MAPS}/c"), json!({"metadata": label("y")})).await;
+    server.send("PATCH", &format!("{MAPS}/none"), json!({"metadata": label("x")})).await;
+    server.delete(&format!("{MAPS}/b"), "Background").await;
     let next = format!("{}&limit=2&continue={}", of("x"), first["metadata"]["continue"].as_str().unwrap());
     let second = list(MAPS, &next).await;
     assert_eq!(listed(&second), ["c"], "as it was when the first page was read");
@@ -620,32 +618,32 @@ async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
 
     let watch = format!("{MAPS}?watch=1&{}", of("y"));
     let request = Request::get(&watch).body(Body::empty()).unwrap();
-    let mut lines = talk.0.call(request).await.into_body().into_data_stream();
-    let sent = String::from_utf8(lines.next().await.unwrap().unwrap().to_vec()).unwrap();
+    let mut lines = server.0.call(request).await.into_body().into_data_stream();
+    let chunk = String::from_utf8(lines.next().await.unwrap().unwrap().to_vec()).unwrap();
     let names =
-        sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["object"]["metadata"]["name"].take());
+        chunk.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["object"]["metadata"]["name"].take());
     assert_eq!(names.collect::<Vec<_>>(), ["c", "d"]);
 
-    let (_, deleted) = talk.send("DELETE", &format!("{MAPS}?{}", of("y")), Value::Null).await;
+    let (_, deleted) = server.send("DELETE", &format!("{MAPS}?{}", of("y")), Value::Null).await;
     assert_eq!(listed(&deleted), ["c", "d"]);
-    assert_eq!(talk.names().await, ["a", "none"]);
+    assert_eq!(server.names().await, ["a", "none"]);
 }
 
 #[tokio::test]
 async fn a_list_of_the_objects_of_a_cluster_looks_at_no_others() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     for i in 0..20 {
-        talk.map("default", &format!("m{i}"), json!({"labels": {CLUSTER_NAME: format!("c{}", i % 4)}})).await;
+        server.map("default", &format!("m{i}"), json!({"labels": {CLUSTER_NAME: format!("c{}", i % 4)}})).await;
     }
-    let size = |cluster| talk.0.state().objects_of("configmaps", KeyRange { prefix: "default/", cluster }).size();
+    let size = |cluster| server.0.state().objects_of("configmaps", KeyRange { prefix: "default/", cluster }).size();
     assert_eq!((size(Some("c1")), size(Some("c9")), size(None)), (5, 0, 20));
 }
 
 #[tokio::test]
 async fn future_resource_versions_are_rejected() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     for query in ["resourceVersion=999999", "watch=1&resourceVersion=999999"] {
-        let (code, answer) = talk.get(&format!("{MAPS}?{query}")).await;
+        let (code, answer) = server.get(&format!("{MAPS}?{query}")).await;
         assert_eq!((code, &answer["reason"]), (504, &json!("Timeout")), "{answer}");
         assert_eq!(answer["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
     }
@@ -653,9 +651,9 @@ async fn future_resource_versions_are_rejected() {
 
 #[tokio::test]
 async fn the_ordinary_client_works_on_it() {
-    let talk = TestClient::new();
-    talk.0.load(vec![definition(&["v1"]), thing("loaded")]).unwrap();
-    let client = talk.0.client();
+    let server = TestClient::new();
+    server.0.load(vec![definition(&["v1"]), thing("loaded")]).unwrap();
+    let client = server.0.client();
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("t.dev", "v1", "Thing"), "things");
     let things: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
     let events = kube::runtime::watcher(things.clone(), kube::runtime::watcher::Config::default());
@@ -688,7 +686,7 @@ async fn the_ordinary_client_works_on_it() {
 #[tokio::test]
 async fn names_that_cannot_be_part_of_a_path_are_rejected_and_not_found() {
     // DEC-45
-    let talk = TestClient::new();
+    let server = TestClient::new();
     for (pointer, value, field) in [
         ("/spec/group", "T.dev", "spec.group"),
         ("/spec/names/plural", "things.x", "spec.names.plural"),
@@ -702,28 +700,28 @@ async fn names_that_cannot_be_part_of_a_path_are_rejected_and_not_found() {
         let name =
             format!("{}.{}", odd["spec"]["names"]["plural"].as_str().unwrap(), odd["spec"]["group"].as_str().unwrap());
         odd["metadata"]["name"] = json!(name);
-        let (code, status) = talk.send("POST", DEFINITIONS, odd).await;
+        let (code, status) = server.send("POST", DEFINITIONS, odd).await;
         assert_eq!(code, 422, "{status}");
         assert!(
             status["message"].as_str().unwrap().contains(&format!("{field}: Invalid value: {value:?}")),
             "{status}"
         );
     }
-    talk.map("default", "prod", json!({})).await;
+    server.map("default", "prod", json!({})).await;
     for path in [
         "/api/v1/namespaces/other%2F..%2Fdefault/configmaps/prod",
         "/api/v1/namespaces/other/../default/configmaps/prod",
         "/api/v1/namespaces/default/configmaps/%2e%2e%2fprod",
         "/api/v1%2Fnamespaces%2Fdefault%2Fconfigmaps%2Fprod",
     ] {
-        assert_eq!(talk.get(path).await.0, 404, "{path}");
+        assert_eq!(server.get(path).await.0, 404, "{path}");
     }
-    assert_eq!(talk.get("/api/v1/namespaces/default/configmaps/prod").await.0, 200);
+    assert_eq!(server.get("/api/v1/namespaces/default/configmaps/prod").await.0, 200);
 }
 
 #[tokio::test]
 async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
-    let talk = TestClient::new();
+    let server = TestClient::new();
     let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
     let name = json!({"name": {"type": "string", "maxLength": 20}});
     let described = json!({"type": "object", "description": "Its name."});
@@ -737,7 +735,7 @@ async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
     ] {
         let mut definition = definition(&["v1"]);
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = metadata;
-        let (code, status) = talk.send("POST", &format!("{DEFINITIONS}?dryRun=All"), definition).await;
+        let (code, status) = server.send("POST", &format!("{DEFINITIONS}?dryRun=All"), definition).await;
         assert_eq!(code, if is_accepted { 201 } else { 422 }, "{case}: {status}");
         if !is_accepted {
             let field = "spec.validation.openAPIV3Schema.properties[metadata]";
@@ -749,7 +747,7 @@ async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
     // Schemas that differ are reported per version.
     let mut definition = definition(&["v1", "v2"]);
     definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = described;
-    let (_, status) = talk.send("POST", DEFINITIONS, definition).await;
+    let (_, status) = server.send("POST", DEFINITIONS, definition).await;
     let field = "spec.versions[1].schema.openAPIV3Schema.properties[metadata]";
     assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
     assert_eq!(status["details"]["causes"].as_array().unwrap().len(), 1, "{status}");
@@ -796,9 +794,9 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
 
 #[tokio::test]
 async fn malformed_requests_get_an_error() {
-    let talk = TestClient::new();
-    talk.0.load(vec![definition(&["v1"])]).unwrap();
-    assert_eq!(talk.send("POST", MAPS, json!("x".repeat(3 * 1024 * 1024))).await.0, 413);
+    let server = TestClient::new();
+    server.0.load(vec![definition(&["v1"])]).unwrap();
+    assert_eq!(server.send("POST", MAPS, json!("x".repeat(3 * 1024 * 1024))).await.0, 413);
     let bodies = [
         json!(null),
         json!(5),
@@ -840,7 +838,7 @@ async fn malformed_requests_get_an_error() {
     for path in paths {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] {
             for body in &bodies {
-                let (code, _) = talk.send(method, path, body.clone()).await;
+                let (code, _) = server.send(method, path, body.clone()).await;
                 assert!((200..=504).contains(&code), "{method} {path} {body}");
             }
         }

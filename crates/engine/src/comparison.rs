@@ -11,6 +11,7 @@ pub mod changed_values;
 mod class_changes;
 pub mod class_samples;
 pub mod cluster_report;
+pub mod file_edits;
 pub mod groups;
 pub mod held_edit;
 mod names;

@@ -3,10 +3,10 @@
 //! ```text
 //! DiscoveryResponse ─► Registration ─► ExtensionHandler ─┐     config.rs: ExtensionConfigs and their status
 //! URL ─► BaseUrl ────────────────────────────────────────┼─► CallTarget ─► sent by an edge
-//! PatchCall + settings ─► PreparedPatchRequest (body) ───┘                   │ body, or the reason of a failure
-//!             PatchAnswer ◄── PreparedPatchRequest::answer ◄─────────────────┤
-//! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄────────────────────────┘
-//! registry.rs: registered handlers               behavior.rs: checks of an extension's behavior
+//! PatchCall, HookCall, … + settings ─► HandlerRequest ───┘                   │ body, or the reason of a failure
+//!                  answer, or AnswerError ◄── HandlerRequest::decode ◄───────┘
+//! requests.rs: the requests of all hooks         registry.rs: registered handlers
+//! answers.rs: the combined answer of a hook      behavior.rs: checks of an extension's behavior
 //!                                                openapi.rs: the document of all hooks
 //! ```
 //!
@@ -22,16 +22,21 @@ pub mod openapi;
 mod patch_request;
 mod registration;
 mod registry;
+mod requests;
 mod texts;
 pub mod wire;
 
 pub use model::hooks::{FailurePolicy, GROUP, MAX_BODY, VERSION};
 
 pub use address::{AddressError, BaseUrl, CallTarget};
+pub use answers::CallOutcome;
 pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
 pub use patch_request::PreparedPatchRequest;
 pub use registration::{DiscoveryError, ExtensionHandler, Registration, registered_name};
-pub use registry::{ExtensionRegistry, NotRegistered, RegisteredConfig, ResolvedHandler};
+pub use registry::{ExtensionRegistry, NotRegistered, RegisteredConfig, ResolvedHandler, find_handler};
+pub use requests::{
+    DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, HandlerRequest, HookRequest, PlanRequest, VariablesRequest,
+};
 pub use texts::sanitize;
 
 use self::errors::{ResponseBodyError, ResponseTooLarge};

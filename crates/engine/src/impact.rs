@@ -28,6 +28,7 @@ mod released_machines;
 mod size;
 mod tally;
 mod warnings;
+mod worker_states;
 
 pub use bound::AffectedClusters;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
@@ -37,6 +38,7 @@ pub use inputs::{ImpactInputs, UnreadableFact};
 pub use size::{Breaking, SizeRules, SizeVerdict};
 pub use tally::{Completeness, Impact, ImpactCounts, ImpactGroup, Tally};
 pub use warnings::with_refusals;
+pub use worker_states::worker_state;
 
 #[cfg(test)]
 mod tests;

@@ -26,11 +26,13 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tunnel::Connector;
 use verifier::BundleVerifier;
 
-use engine::extensions::{CallTarget, MAX_BODY, SHOWN, cut};
+use engine::extensions::errors::ResponseBodyError;
+use engine::extensions::{CallTarget, MAX_BODY, SHOWN, cut, first_value};
 use schema::field::chain;
 
 /// Time for which an idle connection is kept for the next call (RH-4.11).
@@ -98,6 +100,8 @@ pub enum CallError {
     Status { code: u16, body: String },
     #[error("the answer is longer than {MAX_BODY} bytes")]
     TooLong,
+    #[error(transparent)]
+    Body(#[from] ResponseBodyError),
 }
 
 /// A client that trusts some certificate authorities. Clones share their connections.
@@ -112,6 +116,7 @@ impl CallError {
             CallError::Connection(_) => "failed",
             CallError::Status { .. } => "refused",
             CallError::TooLong => "too_long",
+            CallError::Body(_) => "answered",
         }
     }
 }
@@ -163,6 +168,14 @@ impl Client {
         let mut client = legacy::Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
         Ok(Client(client.build(https.wrap_connector(connector))))
+    }
+
+    /// The JSON value of a response; the rest of its body is ignored (RH-4.10).
+    ///
+    /// # Errors
+    /// When there is no response in time, or it is not JSON.
+    pub async fn call_json(&self, target: &CallTarget, body: String) -> Result<Box<RawValue>, CallError> {
+        Ok(first_value(&self.call(target, body).await?)?.to_owned())
     }
 
     /// The body of a response with the code 200 (RH-4.1, RH-4.5). Redirects are treated like any other code (RH-4.8).

@@ -21,8 +21,8 @@ pub(super) fn default(object: &mut Object) {
         old_object: None,
         old_version: WireVersion::V1Beta2,
     };
-    let Ok(question) = DecodedRequest::decode(&request) else { return };
-    let patch = question.settle(&Arc::default(), &AdmissionSettings::default()).patch;
+    let Ok(decoded) = DecodedRequest::decode(&request) else { return };
+    let patch = decoded.settle(&Arc::default(), &AdmissionSettings::default()).patch;
     let mut value = object.to_value().into_owned();
     // It is a patch of this object.
     if json_patch::patch(&mut value, &patch).is_ok()

@@ -68,16 +68,16 @@ impl Simulation {
         bad.or_else(|| self.bad_machine(key))
     }
 
-    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with what its provider or its conditions
-    /// say. One whose provider waits for others before it removes its hook comes last.
+    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with the message of its provider or its
+    /// conditions. Machines whose provider waits before it removes its hook come last.
     fn bad_machine(&self, key: &ObjectKey) -> Option<StuckReason> {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
-        let said = |machine: &Arc<Object>| {
+        let reported_by = |machine: &Arc<Object>| {
             let deprecated = machine.at(paths::status::DEPRECATED_FAILURE_MESSAGE).and_then(Value::as_str);
             let ready = || conditions::get(machine, "Ready").map(|condition| reported(&condition.message));
-            let said = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
-            let message = said.unwrap_or_else(|| conditions::phase(machine).to_owned());
+            let message = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
+            let message = message.unwrap_or_else(|| conditions::phase(machine).to_owned());
             StuckReason::Machine { name: machine.name().to_owned(), message }
         };
         let rank = |machine: &&Arc<Object>| match hooks::holding(machine) {
@@ -86,7 +86,7 @@ impl Simulation {
             None => 1,
         };
         let bad = machines.iter().filter(is_bad).min_by_key(rank)?;
-        Some(hooks::holding(bad).map_or_else(|| said(bad), |hook| held(bad, &hook)))
+        Some(hooks::holding(bad).map_or_else(|| reported_by(bad), |hook| held(bad, &hook)))
     }
 }
 
@@ -102,11 +102,11 @@ fn held(machine: &Object, hook: &HoldingHook<'_>) -> StuckReason {
 
 /// The number of desired machines, if it exceeds the limit of a simulation.
 pub(super) fn too_many_machines(objects: &MachineCache) -> Option<i64> {
-    let asks = |kind: &&GroupKind| {
+    let has_replicas = |kind: &&GroupKind| {
         let is_worker_set = ["MachineDeployment", "MachinePool", "MachineSet"].iter().any(|name| kind.is_core(name));
         is_worker_set || kind.kind.ends_with("ControlPlane")
     };
-    let all = objects.kinds().filter(asks).flat_map(|kind| objects.all(kind));
+    let all = objects.kinds().filter(has_replicas).flat_map(|kind| objects.all(kind));
     let all = all.filter(|object| object.kind() != "MachineSet" || owner_name(object, "MachineDeployment").is_none());
     let wanted = all.filter_map(|object| object.replicas()).fold(0, i64::saturating_add);
     (wanted > MOST_MACHINES).then_some(wanted)
@@ -126,7 +126,7 @@ fn in_one_line(message: &str) -> String {
     parts(message).join("; ")
 }
 
-/// The parts of the message of a condition: its lines, where one that ends in a colon goes on in the next.
+/// The parts of the message of a condition: its lines, where a line that ends in a colon continues in the next line.
 fn parts(message: &str) -> Vec<String> {
     let lines = message.lines().map(|line| line.trim().trim_start_matches("* ")).filter(|line| !line.is_empty());
     let mut parts: Vec<String> = Vec::new();

@@ -186,11 +186,11 @@ mod tests {
     #[test]
     fn machines_that_are_replaced_more_often_than_upgrades_do_are_endless() {
         assert!(replaced(1, 12, 10).endless().is_empty() && replaced(100, 12, 0).endless().is_empty());
-        let said = |rounds: usize, seconds: i64| replaced(5, rounds, seconds).endless().into_values().next();
+        let reason = |rounds: usize, seconds: i64| replaced(5, rounds, seconds).endless().into_values().next();
         let endless = |seconds| StuckReason::EndlessReplacement { owner: "workers".to_owned(), seconds };
-        assert_eq!(said(30, 9), Some(endless(9)));
-        assert_eq!(said(30, 0), Some(endless(0)));
-        assert_eq!(said(20, 9), None);
+        assert_eq!(reason(30, 9), Some(endless(9)));
+        assert_eq!(reason(30, 0), Some(endless(0)));
+        assert_eq!(reason(20, 9), None);
         let mut all = replaced(5, 30, 9);
         all.restart();
         assert!(all.endless().is_empty());

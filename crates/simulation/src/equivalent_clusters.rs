@@ -1,7 +1,6 @@
-//! Clusters that differ in nothing but their names: one of them is simulated, and the others have its timeline with their own name.
+//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their own names.
 
-use std::collections::BTreeSet;
-
+use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use engine::topology::plan::TopologySimulator;
 use golang::json::RawJson;
@@ -15,7 +14,7 @@ use crate::timeline::ClusterTimeline;
 
 /// The Clusters, equivalent ones together; `before` and `after` are the two states of the files.
 ///
-/// Besides the conditions of plans, no delay and no failure may follow from what an object is called.
+/// Besides the conditions of plans, no delay and no failure may depend on the name of an object.
 pub fn equivalent(
     keys: Vec<ObjectKey>,
     before: &TopologySimulator,
@@ -96,7 +95,7 @@ fn cluster_has_jitter(cluster: &Cluster) -> bool {
     values.any(|variable| raw_has_jitter(variable.value.as_ref()))
 }
 
-/// The timeline of a Cluster as that of an equivalent one; `None` if it says the name of the Cluster in other places than names of objects.
+/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere than in names of objects.
 pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<ClusterTimeline> {
     let begins = format!("{from}-");
     let rename = |name: &str| match name.strip_prefix(from) {
@@ -107,25 +106,15 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
     let names = of_events
         .chain(timeline.held.iter().map(|held| &*held.name))
         .chain(timeline.machines.keys().map(|name| &**name));
-    // Longer names first: one may be the beginning of another.
-    let mut names: Vec<&str> =
-        names.filter(|name| name.starts_with(&begins)).collect::<BTreeSet<_>>().into_iter().collect();
-    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-    let retell = |text: &str| {
-        let mut rest = text.to_owned();
-        let mut told = text.to_owned();
-        for name in names.iter().filter(|name| text.contains(**name)) {
-            told = told.replace(name, &rename(name));
-            rest = rest.replace(name, "");
-        }
-        (!rest.contains(from)).then_some(told)
-    };
+    let names = names.filter(|name| name.starts_with(&begins)).map(|name| (name.to_owned(), rename(name)));
+    let names = ObjectNames::new(NameBoundary::Anywhere, names);
+    let replaced = |text: &str| (!names.remove(text).contains(from)).then(|| names.replace(text));
     let mut renamed = timeline.clone();
     for entry in &mut renamed.events {
-        (entry.name, entry.because) = (rename(&entry.name), retell(&entry.because)?);
+        (entry.name, entry.because) = (rename(&entry.name), replaced(&entry.because)?);
     }
     for held in &mut renamed.held {
-        (held.name, held.reason) = (rename(&held.name), retell(&held.reason)?);
+        (held.name, held.reason) = (rename(&held.name), replaced(&held.reason)?);
     }
     renamed.machines = renamed.machines.into_iter().map(|(name, machine)| (rename(&name), machine)).collect();
     Some(renamed)
@@ -134,14 +123,14 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{HeldSpan, MachineSpan, TimelineEvent};
+    use crate::timeline::{HeldSpan, MachineSpan, TimelineChange, TimelineEvent};
 
     fn timeline(reason: &str) -> ClusterTimeline {
         let entry = TimelineEvent {
             t: 0,
             kind: "Machine".into(),
             name: "blue-md-1".into(),
-            what: "created".into(),
+            change: TimelineChange::Created,
             because: String::new(),
         };
         let held = HeldSpan {
@@ -162,11 +151,11 @@ mod tests {
 
     #[test]
     fn an_equivalent_cluster_has_its_own_name_in_all_places() {
-        let twin = renamed(&timeline("waits for blue-md-1 of the bluest"), "blue", "green");
-        assert_eq!(twin, None, "blue is a part of another word");
-        let twin = renamed(&timeline("waits for blue-md-1, blue-md"), "blue", "green").unwrap();
-        assert_eq!((&*twin.events[0].name, &*twin.held[0].name), ("green-md-1", "green-md"));
-        assert_eq!(twin.held[0].reason, "waits for green-md-1, green-md");
-        assert_eq!(twin.machines.keys().collect::<Vec<_>>(), ["green-md-1", "other"]);
+        let copy = renamed(&timeline("waits for blue-md-1 of the bluest"), "blue", "green");
+        assert_eq!(copy, None, "blue is a part of another word");
+        let copy = renamed(&timeline("waits for blue-md-1, blue-md"), "blue", "green").unwrap();
+        assert_eq!((&*copy.events[0].name, &*copy.held[0].name), ("green-md-1", "green-md"));
+        assert_eq!(copy.held[0].reason, "waits for green-md-1, green-md");
+        assert_eq!(copy.machines.keys().collect::<Vec<_>>(), ["green-md-1", "other"]);
     }
 }

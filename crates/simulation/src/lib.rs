@@ -580,9 +580,9 @@ fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool
     let (Some(before), Some(after)) = (before, after) else { return true };
     let of_metadata = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
     let is_same = |path: &str| before.at(path) == after.at(path);
-    let turns = |name: &str| conditions::status(before, name) != conditions::status(after, name);
+    let changes = |name: &str| conditions::status(before, name) != conditions::status(after, name);
     let is_same_metadata = of_metadata.iter().all(|name| is_same(&format!("metadata.{name}")));
-    !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
+    !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(changes)
 }
 
 /// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: their machine

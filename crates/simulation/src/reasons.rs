@@ -14,10 +14,10 @@ use model::hub::ObjectRef;
 /// Maximum number of machines in a simulation: each change of one is a step over all machines of its set.
 pub(super) const MOST_MACHINES: i64 = 10_000;
 
-/// Why a Cluster is not as its topology asks for.
+/// Why a Cluster does not reach the state of its topology.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StuckReason {
-    /// More machines are asked for than a simulation follows.
+    /// The Cluster wants more machines than a simulation follows.
     TooManyMachines { wanted: i64 },
     /// The machines of an owner are replaced again and again, with this mean interval.
     EndlessReplacement { owner: String, seconds: i64 },

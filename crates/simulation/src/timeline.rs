@@ -1,6 +1,7 @@
 //! Timeline of a simulation: events, and numbers of machines.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use engine::topology::holds::HeldPart;
 use engine::topology::plan::{PlanStep, StepAction, TopologyPart};
@@ -18,9 +19,69 @@ pub struct TimelineEvent {
     pub t: i64,
     pub kind: String,
     pub name: String,
-    pub what: String,
+    pub change: TimelineChange,
     /// The reason; empty if it follows from earlier events.
     pub because: String,
+}
+
+/// The change of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimelineChange {
+    Created,
+    Changed,
+    /// A template is replaced by a new one.
+    Replaced,
+    /// A plan deletes the object.
+    Deleted,
+    /// A change of the object is held.
+    Waits,
+    /// The object no longer exists.
+    Gone,
+    Running,
+    Failed,
+    Deleting,
+    /// Another phase.
+    Phase(String),
+}
+
+impl TimelineChange {
+    /// The change to a phase.
+    fn from_phase(phase: &str) -> Self {
+        match phase {
+            "Running" => TimelineChange::Running,
+            "Failed" => TimelineChange::Failed,
+            "Deleting" => TimelineChange::Deleting,
+            other => TimelineChange::Phase(other.to_owned()),
+        }
+    }
+}
+
+impl From<StepAction> for TimelineChange {
+    fn from(action: StepAction) -> Self {
+        match action {
+            StepAction::Create => TimelineChange::Created,
+            StepAction::Apply => TimelineChange::Changed,
+            StepAction::Rotate => TimelineChange::Replaced,
+            StepAction::Delete => TimelineChange::Deleted,
+        }
+    }
+}
+
+impl fmt::Display for TimelineChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TimelineChange::Created => "created",
+            TimelineChange::Changed => "changed",
+            TimelineChange::Replaced => "replaced",
+            TimelineChange::Deleted => "deleted",
+            TimelineChange::Waits => "waits",
+            TimelineChange::Gone => "gone",
+            TimelineChange::Running => "Running",
+            TimelineChange::Failed => "Failed",
+            TimelineChange::Deleting => "Deleting",
+            TimelineChange::Phase(phase) => phase,
+        })
+    }
 }
 
 /// Lifetime of a machine, in seconds since the beginning.
@@ -169,18 +230,12 @@ impl Timeline {
 
     pub(super) fn note_step(&mut self, cluster: &ObjectKey, step: &PlanStep, now: Moment) {
         let t = self.seconds(now);
-        let what = match step.action {
-            StepAction::Create => "created",
-            StepAction::Apply => "changed",
-            StepAction::Rotate => "replaced",
-            StepAction::Delete => "deleted",
-        };
         if step.part == TopologyPart::Cluster {
             return;
         }
         let (kind, name) = (step.object.kind.clone(), step.object.key.name.clone());
         let timeline = self.clusters.entry(cluster.clone()).or_default();
-        timeline.push(TimelineEvent { t, kind, name, what: what.to_owned(), because: reason_of(step) });
+        timeline.push(TimelineEvent { t, kind, name, change: step.action.into(), because: reason_of(step) });
     }
 
     pub(super) fn note_held(&mut self, cluster: &ObjectKey, held: &[HeldPart], now: Moment) {
@@ -203,7 +258,7 @@ impl Timeline {
                 t,
                 kind: one.kind.clone(),
                 name: one.name.clone(),
-                what: "waits".to_owned(),
+                change: TimelineChange::Waits,
                 because: one.reason.clone(),
             });
             timeline.held.push(one);
@@ -230,17 +285,17 @@ impl ClusterTimeline {
             |object: Option<&Object>| object.map(|object| conditions::phase(object).to_owned()).unwrap_or_default();
         let (was, is) = (phase(before), phase(after));
         let Some(object) = after.or(before) else { return };
-        let what = match (before, after) {
+        let change = match (before, after) {
             (Some(_), None) => {
                 self.is_gone = true;
                 self.held.iter_mut().for_each(|span| span.until = span.until.or(Some(t)));
-                "gone".to_owned()
+                TimelineChange::Gone
             }
-            _ if was != is && !is.is_empty() => is,
+            _ if was != is && !is.is_empty() => TimelineChange::from_phase(&is),
             _ => return,
         };
         let (kind, name) = ("Cluster".to_owned(), object.name().to_owned());
-        self.push(TimelineEvent { t, kind, name, what, because: String::new() });
+        self.push(TimelineEvent { t, kind, name, change, because: String::new() });
     }
 
     fn note_instances(&mut self, t: i64, owner: &str, before: &[PoolInstance], after: &[PoolInstance]) {
@@ -256,13 +311,13 @@ impl ClusterTimeline {
                     ..MachineSpan::default()
                 };
                 self.machines.insert(name.clone(), span);
-                self.push_machine(t, name, "created", version);
+                self.push_machine(t, name, TimelineChange::Created, version);
             }
             if *runs && !was.is_some_and(|was| was.runs) {
                 if let Some(span) = self.machines.get_mut(name) {
                     span.running.get_or_insert(t);
                 }
-                self.push_machine(t, name, "Running", "");
+                self.push_machine(t, name, TimelineChange::Running, "");
             }
         }
         for PoolInstance { name, .. } in before.iter().filter(|one| find(after, &one.name).is_none()) {
@@ -270,14 +325,14 @@ impl ClusterTimeline {
             if let Some(span) = self.machines.get_mut(name) {
                 span.gone = Some(t);
             }
-            self.push_machine(t, name, "gone", "");
+            self.push_machine(t, name, TimelineChange::Gone, "");
         }
         self.peak_machines = self.peak_machines.max(self.current_machines);
     }
 
-    fn push_machine(&mut self, t: i64, name: &str, what: &str, because: &str) {
+    fn push_machine(&mut self, t: i64, name: &str, change: TimelineChange, because: &str) {
         let (kind, name) = ("Machine".to_owned(), name.to_owned());
-        self.push(TimelineEvent { t, kind, name, what: what.to_owned(), because: because.to_owned() });
+        self.push(TimelineEvent { t, kind, name, change, because: because.to_owned() });
     }
 
     fn note_machine(&mut self, t: i64, before: Option<&Object>, after: Option<&Object>) {
@@ -299,33 +354,33 @@ impl ClusterTimeline {
                 ..MachineSpan::default()
             };
             self.machines.insert(name.clone(), span);
-            let (kind, name) = ("Machine".to_owned(), name.clone());
-            self.push(TimelineEvent { t, kind, name, what: "created".to_owned(), because: version });
+            self.push_machine(t, &name, TimelineChange::Created, &version);
         }
         let span = self.machines.entry(name.clone()).or_default();
-        let what = match after {
+        let change = match after {
             None => {
                 self.current_machines = self.current_machines.saturating_sub(1);
                 span.gone = Some(t);
-                "gone".to_owned()
+                TimelineChange::Gone
             }
             Some(_) if was != is && !is.is_empty() => {
                 if is == "Running" {
                     span.running.get_or_insert(t);
                 }
-                is
+                TimelineChange::from_phase(&is)
             }
             Some(_) => return,
         };
         // The Node of a machine is deleted with it, which makes the machine unhealthy too: the reason of the deletion
         // counts.
-        let began = || self.events.iter().rev().find(|event| event.name == name && event.what == "Deleting");
-        let because = match &*what {
-            "Deleting" => sickness(object).unwrap_or_default(),
-            "gone" => began().map(|event| event.because.clone()).unwrap_or_default(),
+        let began =
+            || self.events.iter().rev().find(|event| event.name == name && event.change == TimelineChange::Deleting);
+        let because = match change {
+            TimelineChange::Deleting => sickness(object).unwrap_or_default(),
+            TimelineChange::Gone => began().map(|event| event.because.clone()).unwrap_or_default(),
             _ => String::new(),
         };
-        self.push(TimelineEvent { t, kind: "Machine".to_owned(), name, what, because });
+        self.push_machine(t, &name, change, &because);
     }
 }
 
@@ -426,8 +481,8 @@ mod tests {
             gone: Some(30),
         };
         assert_eq!(cluster.machines["one"], want);
-        let events: Vec<_> = cluster.events.iter().map(|event| (event.t, &*event.what)).collect();
-        assert_eq!(events, [(2, "created"), (5, "Pending"), (9, "Running"), (30, "gone")]);
+        let events = cluster.events.iter().map(|event| format!("{} {}", event.t, event.change));
+        assert_eq!(events.collect::<Vec<_>>(), ["2 created", "5 Pending", "9 Running", "30 gone"]);
         assert_eq!((cluster.last, cluster.current_machines), (30, 0));
     }
 
@@ -459,7 +514,8 @@ mod tests {
         timeline.note_held(&key(), &[held("one")], at(12));
         let spans = timeline.clusters[&key()].held.iter().map(|span| (&*span.reason, span.from, span.until));
         assert_eq!(spans.collect::<Vec<_>>(), [("one", 1, Some(6)), ("two", 4, Some(9)), ("one", 12, None)]);
-        let waits = timeline.clusters[&key()].events.iter().filter(|event| event.what == "waits").count();
+        let waits =
+            timeline.clusters[&key()].events.iter().filter(|event| event.change == TimelineChange::Waits).count();
         assert_eq!(waits, 3, "one event for each wait");
     }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -13,11 +12,11 @@ use super::super::args::extensions::RunningExtension;
 use super::super::discovered::VariableServer;
 use super::super::extensions::settings;
 use engine::admission::variable_problem;
-use engine::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
 use engine::extensions::behavior::{self, FailedCall, Finding, Reply};
+use engine::extensions::errors::AnswerError;
 use engine::extensions::{
-    BaseUrl, CallTarget, DISCOVERY, ExtensionHandler, GROUP, PreparedPatchRequest, Registration, VERSION, first_value,
-    registered_name,
+    BaseUrl, CallTarget, DISCOVER_VARIABLES, DISCOVERY, ExtensionHandler, GENERATE_UPGRADE_PLAN, GROUP, HandlerRequest,
+    NotRegistered, PlanRequest, PreparedPatchRequest, Registration, VERSION, VariablesRequest, find_handler,
 };
 use engine::topology::class_variables::{ClassVariables, Discovered};
 use engine::topology::plan::ExtensionServer;
@@ -56,7 +55,7 @@ struct CheckedExtension {
 struct CheckerState {
     expected: BTreeMap<ObjectKey, ExpectedCluster>,
     /// The first requests to each handler of a patch for a class, by its registered name, and by Cluster.
-    questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, PreparedPatchRequest>>,
+    requests: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, PreparedPatchRequest>>,
     /// The answers to requests, by registered name and body.
     answers: BTreeMap<(String, String), Found<PatchAnswer>>,
     /// The variables of handlers, in the same way.
@@ -99,17 +98,17 @@ impl ExtensionChecker {
     /// When Discovery fails, or a name is repeated.
     pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &ObjectSet) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let mut lab = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
+        let mut checker = ExtensionChecker { runtime, client, extensions: Vec::new(), state: Mutex::default() };
         for RunningExtension { name, address } in extensions {
-            let is_new = lab.extensions.iter().all(|known| known.name != *name);
+            let is_new = checker.extensions.iter().all(|known| known.name != *name);
             ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
-            let answer = lab.post(&address.discovery(), DISCOVERY).outcome;
+            let answer = checker.post(&address.discovery(), DISCOVERY).outcome;
             let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
             let registration = Registration::from_discovery(name, &answer, settings(objects, name));
             let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
-            lab.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
+            checker.extensions.push(CheckedExtension { name: name.clone(), address: address.clone(), registration });
         }
-        Ok(lab)
+        Ok(checker)
     }
 
     /// Sets the known data of the Clusters.
@@ -126,11 +125,12 @@ impl ExtensionChecker {
                 match handler.hook() {
                     DISCOVER_VARIABLES => self.check_variables(&name, handler, extension, classes, &mut sources),
                     GENERATE_UPGRADE_PLAN => {
-                        let body = with_settings(&upgrade_request().to_string(), extension.registration.settings());
-                        let Ok(body) = body.map(|body| body.to_string()) else { continue };
-                        self.add(&name, behavior::check_call(&body, &|body| self.counted(&name, &target, body)));
-                        let outcome = self.counted(&name, &target, &body).outcome;
-                        let plan = answers::upgrade_plan(handler, outcome.as_deref().map_err(FailedCall::reason));
+                        let request =
+                            PlanRequest::new(&upgrade_request().to_string(), extension.registration.settings());
+                        let Ok(request) = request else { continue };
+                        let send = |body: &str| self.counted(&name, &target, body);
+                        self.add(&name, behavior::check_call(request.body(), &send));
+                        let plan = answer(&request, handler, &send);
                         self.add(&name, plan.ok().and_then(|plan| no_plan(&plan)));
                     }
                     _ => {}
@@ -158,17 +158,16 @@ impl ExtensionChecker {
         let target = extension.address.handler(handler);
         let (mut found, mut own) = (Vec::new(), Vec::new());
         for settings in settings_of_patches(name, classes) {
-            let Ok(body) = variables_request(&settings, extension.registration.settings()) else { continue };
-            found.extend(behavior::check_call(&body, &|body| self.counted(name, &target, body)));
-            let outcome = self.counted(name, &target, &body).outcome;
-            let Ok(variables) = answers::variables(handler, outcome.as_deref().map_err(FailedCall::reason)) else {
-                continue;
-            };
+            let request = VariablesRequest::new(&settings, extension.registration.settings());
+            let Ok(request) = request else { continue };
+            let send = |body: &str| self.counted(name, &target, body);
+            found.extend(behavior::check_call(request.body(), &send));
+            let Ok(variables) = answer(&request, handler, &send) else { continue };
             found.extend(variable_problem(&variables).map(unusable));
             found.extend(shared(&variables, sources));
             // Several patches may define the same variables to get them (RH-17.8), but not in different ways.
             found.extend(shared(&variables, &own).into_iter().filter(|finding| finding.level == Level::Error));
-            own.push((format!("{name} with the settings of another patch"), variables));
+            own.push((format!("{name} with the settings of another patch"), variables.to_vec()));
         }
         let mut seen: Vec<Finding> = Vec::new();
         for finding in found {
@@ -182,13 +181,15 @@ impl ExtensionChecker {
 
     /// Applies two patches in both orders, with the requests for the same Cluster.
     fn check_order(&self, first: &str, second: &str, classes: &[&ObjectKey]) {
-        let (Ok((_, _, of_a)), Ok((_, _, of_b))) = (self.find(first, GENERATE), self.find(second, GENERATE)) else {
+        let (Ok((_, _, of_a)), Ok((_, _, of_b))) =
+            (self.find::<()>(first, GENERATE), self.find::<()>(second, GENERATE))
+        else {
             return;
         };
         let of_class = |class: &&ObjectKey| {
             let state = self.state();
-            let questions = |name: &str| state.questions.get(&(ObjectKey::clone(class), name.to_owned()));
-            let (of_first, of_second) = (questions(first)?, questions(second)?);
+            let requests = |name: &str| state.requests.get(&(ObjectKey::clone(class), name.to_owned()));
+            let (of_first, of_second) = (requests(first)?, requests(second)?);
             of_first.iter().find_map(|(cluster, a)| Some((a.clone(), of_second.get(cluster)?.clone())))
         };
         let Some((a, b)) = classes.iter().find_map(of_class) else { return };
@@ -236,12 +237,9 @@ impl ExtensionChecker {
 
     fn post(&self, target: &CallTarget, body: &str) -> Reply {
         let start = Instant::now();
-        let answer = self.runtime.block_on(self.client.call(target, body.to_owned()));
+        let response = self.runtime.block_on(self.client.call_json(target, body.to_owned()));
         let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let outcome = answer.map_err(|error| FailedCall(error.to_string()));
-        let first =
-            |answer: &[u8]| first_value(answer).map(RawValue::to_owned).map_err(|error| FailedCall(error.to_string()));
-        let outcome = outcome.and_then(|answer| first(&answer[..]));
+        let outcome = response.map_err(|error| FailedCall(error.to_string()));
         Reply { outcome, milliseconds }
     }
 
@@ -255,54 +253,71 @@ impl ExtensionChecker {
     }
 
     /// Keeps the first request to a handler for a Cluster.
-    fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &PreparedPatchRequest) {
+    fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, request: &PreparedPatchRequest) {
         let mut state = self.state();
-        let kept = state.questions.entry((class, name.to_owned())).or_default();
+        let kept = state.requests.entry((class, name.to_owned())).or_default();
         if kept.len() < CLUSTERS && !kept.contains_key(cluster) {
-            kept.insert(cluster.clone(), question.clone());
+            kept.insert(cluster.clone(), request.clone());
         }
     }
 
-    /// The handler with this name for a hook, and its address; without a reason if the extension is not checked.
-    fn find(
-        &self,
-        name: &str,
-        hook: &str,
-    ) -> Result<(&CheckedExtension, &ExtensionHandler, CallTarget), Option<String>> {
-        let (handler, config) =
-            registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
-        let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
-        let handler = extension.registration.handler(handler, hook).map_err(|error| Some(error.to_string()))?;
+    /// The handler with this name for a hook, and its address.
+    ///
+    /// # Errors
+    /// When there is none; `Absent` if the extension is not checked.
+    fn find<T>(&self, name: &str, hook: &str) -> Result<(&CheckedExtension, &ExtensionHandler, CallTarget), Found<T>> {
+        let checked = |config: &str| match self.extensions.iter().find(|extension| extension.name == config) {
+            Some(extension) => Ok((extension, &extension.registration)),
+            None => Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() }),
+        };
+        let (extension, handler) = find_handler(name, hook, checked).map_err(|reason| match reason {
+            NotRegistered::NoConfig { .. } => Found::Absent,
+            NotRegistered::Name(name) => Found::Unreadable(format!("{name:?} is not a registered name")),
+            reason => Found::Unreadable(reason.to_string()),
+        })?;
         Ok((extension, handler, extension.address.handler(handler)))
     }
 }
 
+/// The answer of a handler to a request.
+fn answer<R: HandlerRequest>(
+    request: &R,
+    handler: &ExtensionHandler,
+    send: &behavior::Send<'_>,
+) -> Result<R::Answer, AnswerError> {
+    let reply = send(request.body());
+    request.decode(handler, reply.outcome.as_deref().map_err(FailedCall::reason))
+}
+
+/// The answer as a fact.
+fn found<T>(answer: Result<T, AnswerError>) -> Found<T> {
+    answer.map_or_else(|problem| Found::Unreadable(problem.to_string()), Found::Yes)
+}
+
 impl ExtensionServer for ExtensionChecker {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
-        let (extension, handler, target) = match self.find(&call.extension, call.hook.name()) {
+        let name = &call.extension;
+        let (extension, handler, target) = match self.find(name, call.hook.name()) {
             Ok(found) => found,
-            Err(Some(problem)) => return Found::Unreadable(problem),
-            Err(None) => return Found::Absent,
+            Err(outcome) => return outcome,
         };
-        let question = match PreparedPatchRequest::new(call, extension.registration.settings()) {
-            Ok(question) => question,
+        let request = match PreparedPatchRequest::new(call, extension.registration.settings()) {
+            Ok(request) => request,
             Err(problem) => return Found::Unreadable(problem.to_string()),
         };
-        let name = &call.extension;
-        let key = (name.clone(), question.body().to_owned());
+        let key = (name.clone(), request.body().to_owned());
         if let Some(known) = self.state().answers.get(&key) {
             return known.clone();
         }
         let send = |body: &str| self.counted(name, &target, body);
         let ExpectedCluster { class, always_set } =
             self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
-        let is_first = !self.state().questions.keys().any(|(_, known)| known == name);
+        let is_first = !self.state().requests.keys().any(|(_, known)| known == name);
         if is_first {
-            self.add(name, behavior::check_patch(&question, &always_set, &send));
+            self.add(name, behavior::check_patch(&request, &always_set, &send));
         }
-        self.keep(class, name, &call.cluster, &question);
-        let outcome = send(question.body()).outcome;
-        let found = question.answer(handler, outcome.as_deref().map_err(FailedCall::reason));
+        self.keep(class, name, &call.cluster, &request);
+        let found = found(answer(&request, handler, &send));
         self.state().answers.insert(key, found.clone());
         found
     }
@@ -320,22 +335,17 @@ impl VariableServer for ExtensionChecker {
     fn variables(&self, _: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let (extension, handler, target) = match self.find(name, DISCOVER_VARIABLES) {
             Ok(found) => found,
-            Err(Some(problem)) => return Found::Unreadable(problem),
-            Err(None) => return Found::Absent,
+            Err(outcome) => return outcome,
         };
-        let body = match variables_request(settings, extension.registration.settings()) {
-            Ok(body) => body,
+        let request = match VariablesRequest::new(settings, extension.registration.settings()) {
+            Ok(request) => request,
             Err(problem) => return Found::Unreadable(problem.to_string()),
         };
-        let key = (name.to_owned(), body);
+        let key = (name.to_owned(), request.body().to_owned());
         if let Some(known) = self.state().variables.get(&key) {
             return known.clone();
         }
-        let outcome = self.counted(name, &target, &key.1).outcome;
-        let found = match answers::variables(handler, outcome.as_deref().map_err(FailedCall::reason)) {
-            Ok(variables) => Found::Yes(variables.into()),
-            Err(problem) => Found::Unreadable(problem.to_string()),
-        };
+        let found = found(answer(&request, handler, &|body| self.counted(name, &target, body)));
         self.state().variables.insert(key, found.clone());
         found
     }

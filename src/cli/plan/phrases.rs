@@ -1,6 +1,6 @@
 //! Phrases that text and Markdown share.
 
-use engine::comparison::cluster_report::{About, ChangeReport, Fate, RollReport, StepReport};
+use engine::comparison::cluster_report::{About, ChangeReport, Fate, RollEffect, RollReport, StepReport};
 use engine::comparison::groups::{ChangeGroup, GroupHeldPart, GroupRoll, GroupStep, Member};
 use engine::comparison::report::ComparisonReport;
 use engine::topology::plan::{MachineCounts, StepAction};
@@ -199,15 +199,8 @@ pub(super) fn steps(group: &ChangeGroup) -> Vec<StepPhrase<'_>> {
 
 /// The effect on machines, a line for each object or role.
 pub(super) fn rolls(group: &ChangeGroup) -> Vec<String> {
-    let of_cluster = |roll: &RollReport| {
-        let object = format!("{} {}", roll.kind, roll.name);
-        let pace = (roll.from.as_deref(), roll.at_a_time);
-        rolled(&object, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
-    };
-    let of_group = |roll: &GroupRoll| {
-        let pace = (roll.from.as_deref(), roll.at_a_time);
-        rolled(&roll.kind, &roll.machines, pace, &proviso(roll.in_place.as_deref(), roll.certainty), &roll.reason)
-    };
+    let of_cluster = |roll: &RollReport| rolled(&format!("{} {}", roll.kind, roll.name), &roll.effect);
+    let of_group = |roll: &GroupRoll| rolled(&roll.kind, &roll.effect);
     match &group.alone {
         Some(report) => report.rolls.iter().map(of_cluster).collect(),
         None => group.rolls.iter().map(of_group).collect(),
@@ -223,22 +216,15 @@ fn proviso(in_place: Option<&str>, certainty: &str) -> String {
     }
 }
 
-/// From when on machines are replaced, if that is later, and how many at a time.
-type RolloutPace<'a> = (Option<&'a str>, Option<i64>);
-
 /// The effect on the machines of one object, or of all objects of a role.
-fn rolled(
-    object: &str,
-    machines: &MachineCounts,
-    (from, at_a_time): RolloutPace<'_>,
-    proviso: &str,
-    reason: &str,
-) -> String {
-    let from = from.map(|from| format!(" from {from} on")).unwrap_or_default();
+fn rolled(object: &str, effect: &RollEffect) -> String {
+    let RollEffect { machines, at_a_time, from, in_place, certainty, reason } = effect;
+    let from = from.as_ref().map(|from| format!(" from {from} on")).unwrap_or_default();
     let pace = match (machines.replaced, at_a_time) {
         (Some(0), _) | (_, None) => String::new(),
         (_, Some(pace)) => format!(", {pace} at a time"),
     };
+    let proviso = proviso(in_place.as_deref(), certainty);
     let numbers = match numbers(machines) {
         none if none.is_empty() => "0 replaced".to_owned(),
         numbers => numbers.join(", "),

@@ -72,6 +72,6 @@ fn machine((name, machine): (&String, &MachineSpan)) -> Value {
     })
 }
 
-fn event(TimelineEvent { t, kind, name, what, because }: &TimelineEvent) -> Value {
-    json!({"t": t, "kind": kind, "name": name, "what": what, "because": because})
+fn event(TimelineEvent { t, kind, name, change, because }: &TimelineEvent) -> Value {
+    json!({"t": t, "kind": kind, "name": name, "what": change.to_string(), "because": because})
 }

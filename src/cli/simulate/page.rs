@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use model::hub::ObjectKey;
-    use simulation::timeline::{HeldSpan, MachineSpan, Timeline, TimelineEvent};
+    use simulation::timeline::{HeldSpan, MachineSpan, Timeline, TimelineChange, TimelineEvent};
 
     /// A text that would be read as HTML.
     fn strange(what: &str) -> String {
@@ -148,7 +148,7 @@ mod tests {
         let timeline = ClusterTimeline {
             machines: [(strange("machine"), machine)].into(),
             held: vec![held],
-            events: vec![TimelineEvent { t: 3, kind, name, what, because }],
+            events: vec![TimelineEvent { t: 3, kind, name, change: TimelineChange::Phase(what), because }],
             last: 3,
             ..ClusterTimeline::default()
         };

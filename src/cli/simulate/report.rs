@@ -1,10 +1,11 @@
-//! What a simulation came to: totals, and groups of Clusters with the same timeline (DEC-48).
+//! The result of a simulation: totals, and groups of Clusters with the same timeline (DEC-48).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use engine::object_names::{NameBoundary, ObjectNames};
 use model::hub::ObjectKey;
 use simulation::StuckReason;
-use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
+use simulation::timeline::{ClusterTimeline, HeldSpan, Timeline, TimelineChange};
 
 /// The result of a simulation.
 pub(super) struct SimulationReport<'a> {
@@ -28,7 +29,7 @@ pub(super) struct TimelineGroup<'a> {
     pub way_out: Option<&'static str>,
 }
 
-/// The end of a Cluster that is not as its topology asks for.
+/// The end of a Cluster that does not reach the state of its topology.
 pub(super) struct Stuck {
     pub reason: StuckReason,
     /// Whether the time of --limit was over.
@@ -68,10 +69,10 @@ impl<'a> SimulationReport<'a> {
     pub(super) fn waits(&self) -> Vec<StuckWait<'a>> {
         let mut waits: Vec<StuckWait<'a>> = Vec::new();
         for group in &self.groups {
-            let names = group.clusters.first().map(|key| names(key, group.timeline)).unwrap_or_default();
+            let names = group.clusters.first().map(|key| names(key, group.timeline));
             for wait in waits_of(group.timeline) {
                 // Objects of other Clusters have other names.
-                let nameless = without(&names, &wait.reason);
+                let nameless = names.as_ref().map_or_else(|| wait.reason.clone(), |names| names.replace(&wait.reason));
                 let is_same = |one: &&mut StuckWait<'_>| one.times() == wait.times() && one.nameless == nameless;
                 if let Some(known) = waits.iter_mut().find(is_same) {
                     known.clusters += group.clusters.len();
@@ -146,23 +147,23 @@ impl Stuck {
 struct TimelineShape {
     reason: Option<String>,
     peak_machines: usize,
-    events: Vec<(i64, String, String, String)>,
+    events: Vec<(i64, String, TimelineChange, String)>,
     /// What happened to each machine, for each owner of machines.
-    machines: Vec<Vec<Vec<(i64, String, String)>>>,
+    machines: Vec<Vec<Vec<(i64, TimelineChange, String)>>>,
     held: Vec<(String, String, i64, Option<i64>)>,
 }
 
 impl TimelineShape {
     fn for_cluster(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&StuckReason>) -> Self {
         let names = names(key, timeline);
-        let nameless = |text: &str| without(&names, text);
-        let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
+        let nameless = |text: &str| names.replace(text);
+        let mut lives: BTreeMap<&str, Vec<(i64, TimelineChange, String)>> = BTreeMap::new();
         let mut events = Vec::new();
         for event in &timeline.events {
             let because = nameless(&event.because);
             match timeline.machines.contains_key(&event.name) && event.kind == "Machine" {
-                true => lives.entry(&event.name).or_default().push((event.t, event.what.clone(), because)),
-                false => events.push((event.t, event.kind.clone(), event.what.clone(), because)),
+                true => lives.entry(&event.name).or_default().push((event.t, event.change.clone(), because)),
+                false => events.push((event.t, event.kind.clone(), event.change.clone(), because)),
             }
         }
         let mut owners: BTreeMap<&str, Vec<_>> = BTreeMap::new();
@@ -183,30 +184,13 @@ impl TimelineShape {
     }
 }
 
-/// The names of a Cluster and of its objects.
-fn names<'a>(key: &'a ObjectKey, timeline: &'a ClusterTimeline) -> BTreeSet<&'a str> {
+/// The names of a Cluster and of its objects; generated names end in five characters that follow from other names.
+fn names(key: &ObjectKey, timeline: &ClusterTimeline) -> ObjectNames<&'static str> {
     let events = timeline.events.iter().map(|event| &*event.name);
     let held = timeline.held.iter().map(|span| &*span.name);
     let machines = timeline.machines.iter().flat_map(|(name, machine)| [&**name, &*machine.owner]);
-    events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]).collect()
-}
-
-/// A text in which names are replaced.
-fn without(names: &BTreeSet<&str>, text: &str) -> String {
-    let mut nameless = String::new();
-    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
-        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        // Generated names end in five characters that follow from the names of others.
-        let is_name = names.contains(word) || names.iter().any(|name| is_generated(name, word));
-        nameless += if is_name { "…" } else { word };
-        nameless += &part[word.len()..];
-    }
-    nameless
-}
-
-/// Whether a word is a name that begins with another one.
-fn is_generated(name: &str, word: &str) -> bool {
-    !name.is_empty() && word.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+    let all = events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]);
+    ObjectNames::new(NameBoundary::GeneratedName, all.map(|name| (name.to_owned(), "…")))
 }
 
 /// A time as people write it: `1h02m03s`.
@@ -226,18 +210,24 @@ mod tests {
 
     fn timeline(cluster: &str, set: &str, running: i64) -> ClusterTimeline {
         let machine = format!("{cluster}-{set}-abcde");
-        let event = |t, kind: &str, name: &str, what: &str, because: &str| TimelineEvent {
+        let event = |t, kind: &str, name: &str, change, because: &str| TimelineEvent {
             t,
             kind: kind.to_owned(),
             name: name.to_owned(),
-            what: what.to_owned(),
+            change,
             because: because.to_owned(),
         };
         ClusterTimeline {
             events: vec![
-                event(0, "MachineDeployment", &format!("{cluster}-{set}-xyz12"), "created", &format!("{set} is new")),
-                event(0, "Machine", &machine, "created", "v1.33.0"),
-                event(running, "Machine", &machine, "Running", ""),
+                event(
+                    0,
+                    "MachineDeployment",
+                    &format!("{cluster}-{set}-xyz12"),
+                    TimelineChange::Created,
+                    &format!("{set} is new"),
+                ),
+                event(0, "Machine", &machine, TimelineChange::Created, "v1.33.0"),
+                event(running, "Machine", &machine, TimelineChange::Running, ""),
             ],
             machines: [(machine, MachineSpan { owner: set.to_owned(), ..MachineSpan::default() })].into(),
             ..ClusterTimeline::default()

@@ -3,7 +3,7 @@
 use super::report::{SimulationReport, StuckWait, TimelineGroup, span, waits_of};
 use crate::cli::output::Text;
 use schema::field::counted;
-use simulation::timeline::{ClusterTimeline, TimelineEvent};
+use simulation::timeline::{ClusterTimeline, TimelineChange, TimelineEvent};
 
 /// How many Clusters of a group, and how many events, are shown without --all.
 const NAMES: usize = 20;
@@ -11,8 +11,17 @@ const EVENTS: usize = 60;
 /// How many waits are shown in the totals.
 const WAITS: usize = 10;
 
-/// The report, which begins with the totals. It says where times are defaults, which fit no environment.
-pub(super) fn text(report: &SimulationReport<'_>, all: bool, has_default_times: bool) -> Text {
+/// The source of the durations of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Durations {
+    /// They fit no environment, and the report says so.
+    Default,
+    /// The file of --timings.
+    File,
+}
+
+/// The report, which begins with the totals.
+pub(super) fn text(report: &SimulationReport<'_>, all: bool, durations: Durations) -> Text {
     let mut text = Text::default();
     add_totals(&mut text, report);
     if report.groups.len() > 1 {
@@ -22,7 +31,7 @@ pub(super) fn text(report: &SimulationReport<'_>, all: bool, has_default_times: 
         group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1
     };
     report.groups.iter().filter(has_events).for_each(|group| add_group(&mut text, group, all));
-    if has_default_times && !report.has_nothing_to_do() {
+    if durations == Durations::Default && !report.has_nothing_to_do() {
         text.line("");
         text.line("Durations are defaults; use --timings to set those of your environment.");
     }
@@ -115,8 +124,8 @@ fn add_events(text: &mut Text, timeline: &ClusterTimeline, all: bool) {
 
 impl TableRow {
     fn from_event(entry: &TimelineEvent) -> Self {
-        let TimelineEvent { t, kind, name, what, because } = entry;
-        TableRow { t: *t, subject: format!("{kind} {name}"), what: with_reason(what, because) }
+        let TimelineEvent { t, kind, name, change, because } = entry;
+        TableRow { t: *t, subject: format!("{kind} {name}"), what: with_reason(&change.to_string(), because) }
     }
 }
 
@@ -128,19 +137,20 @@ fn with_reason(what: &str, because: &str) -> String {
 /// one line, and phases on the way are left out.
 fn combined(timeline: &ClusterTimeline) -> Vec<TableRow> {
     let mut rows: Vec<(TableRow, usize)> = Vec::new();
-    for entry in timeline.events.iter().filter(|entry| entry.what != "waits") {
+    for entry in timeline.events.iter().filter(|entry| entry.change != TimelineChange::Waits) {
         let Some(machine) = timeline.machines.get(&entry.name).filter(|_| entry.kind == "Machine") else {
             rows.push((TableRow::from_event(entry), 0));
             continue;
         };
-        if !["created", "Running", "Failed", "gone"].contains(&&*entry.what) {
-            continue;
-        }
+        let word = match &entry.change {
+            TimelineChange::Running => "running".to_owned(),
+            change @ (TimelineChange::Created | TimelineChange::Failed | TimelineChange::Gone) => change.to_string(),
+            _ => continue,
+        };
         let of = if machine.is_control_plane { "the control plane" } else { &*machine.owner };
-        let word = if entry.what == "Running" { "running" } else { &*entry.what };
         let what = match &*entry.because {
-            because if entry.what == "gone" && !because.is_empty() => with_reason(word, because),
-            _ => with_reason(word, &machine.version),
+            because if entry.change == TimelineChange::Gone && !because.is_empty() => with_reason(&word, because),
+            _ => with_reason(&word, &machine.version),
         };
         let is_same = |(row, count): &&mut (TableRow, usize)| {
             *count > 0 && row.t == entry.t && row.subject == of && row.what == what

@@ -12,7 +12,7 @@ use crate::storage::status::ApiError;
 
 /// The admission review of one write.
 pub(super) struct WriteReview<'a> {
-    pub asked: &'a AdmissionAttributes<'a>,
+    pub attributes: &'a AdmissionAttributes<'a>,
     pub resource: &'a ServedResource,
     pub name: &'a str,
     /// The current object; `None` for a creation.
@@ -32,10 +32,10 @@ impl WriteReview<'_> {
     ) -> Result<bool, ApiError> {
         let Some(admission) = admission else { return Ok(false) };
         let mut changed = false;
-        for webhook in admission.webhooks(AdmissionPhase::Mutating, self.asked) {
-            let Some(answer) = self.ask(admission, &webhook, object, warnings).await? else { continue };
+        for webhook in admission.webhooks(AdmissionPhase::Mutating, self.attributes) {
+            let Some(answer) = self.call(admission, &webhook, object, warnings).await? else { continue };
             let Some(patch) = answer.get("patch").and_then(Value::as_str) else { continue };
-            let failed = |why: String| failed(&webhook, &why);
+            let failed = |reason: String| failed(&webhook, &reason);
             let bytes = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
             let patch: json_patch::Patch = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
             json_patch::patch(object, &patch).map_err(|error| failed(error.to_string()))?;
@@ -52,14 +52,14 @@ impl WriteReview<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<(), ApiError> {
         let Some(admission) = admission else { return Ok(()) };
-        for webhook in admission.webhooks(AdmissionPhase::Validating, self.asked) {
-            self.ask(admission, &webhook, object, warnings).await?;
+        for webhook in admission.webhooks(AdmissionPhase::Validating, self.attributes) {
+            self.call(admission, &webhook, object, warnings).await?;
         }
         Ok(())
     }
 
     /// The response of a webhook that allows the write; `None` if it failed and failures are ignored.
-    async fn ask(
+    async fn call(
         &self,
         admission: &dyn Admission,
         webhook: &Webhook,
@@ -67,38 +67,39 @@ impl WriteReview<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Option<Value>, ApiError> {
         let uid = random::uid();
-        let answer = match admission.review(webhook, self.question(&uid, object)).await {
+        let answer = match admission.review(webhook, self.review(&uid, object)).await {
             Ok(answer) => answer,
             Err(_) if webhook.ignores_failure => return Ok(None),
-            Err(why) => return Err(failed(webhook, &why.to_string())),
+            Err(reason) => return Err(failed(webhook, &reason.to_string())),
         };
         let response = answer.get("response").filter(|response| response.is_object());
         let Some(response) = response else { return Err(failed(webhook, "the answer has no response")) };
-        let given = response.get("warnings").and_then(Value::as_array);
-        warnings.extend(given.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)));
+        let added = response.get("warnings").and_then(Value::as_array);
+        warnings.extend(added.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)));
         match response.get("allowed") {
             Some(Value::Bool(true)) => Ok(Some(response.clone())),
             _ => Err(denied(webhook, response)),
         }
     }
 
-    fn question(&self, uid: &str, object: &Value) -> Value {
-        let (group, version) = (self.asked.group, self.asked.version);
-        let is_deletion = self.asked.operation == "DELETE";
+    /// The `AdmissionReview` of an object.
+    fn review(&self, uid: &str, object: &Value) -> Value {
+        let (group, version) = (self.attributes.group, self.attributes.version);
+        let is_deletion = self.attributes.operation == "DELETE";
         let kind = json!({"group": group, "version": version, "kind": self.resource.kind});
-        let resource = json!({"group": group, "version": version, "resource": self.asked.resource});
+        let resource = json!({"group": group, "version": version, "resource": self.attributes.resource});
         let mut request = json!({
             "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-            "name": self.name, "operation": self.asked.operation,
+            "name": self.name, "operation": self.attributes.operation,
             "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
             "object": if is_deletion { &Value::Null } else { object },
             "oldObject": self.old, "dryRun": self.is_dry_run,
             "options": {"kind": self.options, "apiVersion": api_version("meta.k8s.io", "v1")},
         });
         for (name, value) in [
-            ("namespace", self.asked.namespace),
-            ("subResource", self.asked.subresource),
-            ("requestSubResource", self.asked.subresource),
+            ("namespace", self.attributes.namespace),
+            ("subResource", self.attributes.subresource),
+            ("requestSubResource", self.attributes.subresource),
         ] {
             if !value.is_empty() {
                 request[name] = json!(value);
@@ -108,8 +109,8 @@ impl WriteReview<'_> {
     }
 }
 
-fn failed(webhook: &Webhook, why: &str) -> ApiError {
-    ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))
+fn failed(webhook: &Webhook, reason: &str) -> ApiError {
+    ApiError::internal(format!("failed calling webhook {:?}: {reason}", webhook.name))
 }
 
 /// A denial with the code, reason and causes of the webhook.
@@ -119,12 +120,12 @@ fn denied(webhook: &Webhook, response: &Value) -> ApiError {
     let code = status.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let code = code.and_then(|code| StatusCode::from_u16(code).ok());
     let code = code.filter(|code| code.is_client_error() || code.is_server_error()).unwrap_or(StatusCode::BAD_REQUEST);
-    let words = match (text("message"), text("reason")) {
+    let explanation = match (text("message"), text("reason")) {
         ("", "") => " without explanation".to_owned(),
         ("", reason) => format!(": {reason}"),
         (message, _) => format!(": {message}"),
     };
-    let message = format!("admission webhook {:?} denied the request{words}", webhook.name);
+    let message = format!("admission webhook {:?} denied the request{explanation}", webhook.name);
     let mut failure = ApiError::new(code, reason(text("reason")), message);
     if let Some(Value::Object(details)) = status.get("details") {
         failure.details = details.clone();

@@ -239,7 +239,7 @@ impl DeleteOperation<'_> {
 
     async fn review(&mut self, place: &StoreKey, name: &str, old: &Value) -> Result<(), ApiError> {
         let Some(admission) = self.embedded.admission() else { return Ok(()) };
-        let asked = AdmissionAttributes {
+        let attributes = AdmissionAttributes {
             group: &self.resource.group,
             version: &self.resource.version,
             resource: &self.resource.plural,
@@ -249,7 +249,7 @@ impl DeleteOperation<'_> {
         };
         let options = self.call.options_kind();
         let review = WriteReview {
-            asked: &asked,
+            attributes: &attributes,
             resource: self.resource,
             name,
             old: Some(old),

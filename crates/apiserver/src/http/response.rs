@@ -51,15 +51,15 @@ impl ApiResponse {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        let mut sent = Vec::new();
+        let mut written = Vec::new();
         for warning in self.warnings {
-            if sent.contains(&warning) {
+            if written.contains(&warning) {
                 continue;
             }
             if let Ok(value) = HeaderValue::from_str(&quoted(&warning)) {
                 headers.append(HeaderName::from_static("warning"), value);
             }
-            sent.push(warning);
+            written.push(warning);
         }
         response
     }

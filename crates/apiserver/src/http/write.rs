@@ -131,7 +131,7 @@ impl WriteOperation<'_> {
         let mut object = draft.object;
         let name = text(&object, "/metadata/name").to_owned();
         let resource = self.resource.clone();
-        let asked = AdmissionAttributes {
+        let attributes = AdmissionAttributes {
             group: &resource.group,
             version: &resource.version,
             resource: &resource.plural,
@@ -140,7 +140,7 @@ impl WriteOperation<'_> {
             namespace: &self.target.namespace,
         };
         let review = super::admit::WriteReview {
-            asked: &asked,
+            attributes: &attributes,
             resource: &resource,
             name: &name,
             old,
@@ -344,8 +344,8 @@ impl WriteOperation<'_> {
             (None, Some(builtin)) => without_blanks(managers, &builtin.blanks(&object)),
             _ => managers,
         };
-        let kept = is_same && same_but_for_times(&before, &managers);
-        Ok(with_managers(object, if kept { &before } else { &managers }))
+        let is_unchanged = is_same && same_but_for_times(&before, &managers);
+        Ok(with_managers(object, if is_unchanged { &before } else { &managers }))
     }
 
     /// Converter of objects between versions of their kind.
@@ -536,9 +536,9 @@ fn without_managers(object: &Value) -> Value {
 }
 
 /// The live object with the status and managers of the request.
-fn with_status(old: &Value, mut sent: Value) -> Value {
+fn with_status(old: &Value, mut update: Value) -> Value {
     let mut object = old.clone();
-    let (status, managers) = (sent["status"].take(), sent["metadata"]["managedFields"].take());
+    let (status, managers) = (update["status"].take(), update["metadata"]["managedFields"].take());
     let Some(members) = object.as_object_mut() else { return object };
     match status {
         Value::Null => members.remove("status"),

@@ -50,10 +50,10 @@ impl<P: Clone + Eq + Hash> Expiry<P> {
     }
 
     /// Removes and returns the next Event to expire, if any.
-    pub(super) fn next(&mut self, now: Timestamp, kept: &Retention) -> Option<P> {
+    pub(super) fn next(&mut self, now: Timestamp, retention: &Retention) -> Option<P> {
         let (_, oldest) = self.events.first_key_value()?;
         let is_old = oldest.written.checked_add(EVENT_TTL).is_ok_and(|until| until <= now);
-        if !is_old && self.events.len() <= kept.events && self.bytes <= kept.event_bytes {
+        if !is_old && self.events.len() <= retention.events && self.bytes <= retention.event_bytes {
             return None;
         }
         let place = oldest.place.clone();
@@ -66,27 +66,27 @@ impl<P: Clone + Eq + Hash> Expiry<P> {
 mod tests {
     use super::*;
 
-    fn gone(expiry: &mut Expiry<&'static str>, now: Timestamp, kept: &Retention) -> Vec<&'static str> {
-        std::iter::from_fn(|| expiry.next(now, kept)).collect()
+    fn gone(expiry: &mut Expiry<&'static str>, now: Timestamp, retention: &Retention) -> Vec<&'static str> {
+        std::iter::from_fn(|| expiry.next(now, retention)).collect()
     }
 
     #[test]
     fn events_go_when_they_are_old_many_or_large() {
-        let kept = Retention { events: 3, event_bytes: 100, ..Retention::default() };
+        let retention = Retention { events: 3, event_bytes: 100, ..Retention::default() };
         let (mut expiry, start) = (Expiry::default(), Timestamp::UNIX_EPOCH);
         let after = |minutes| start.checked_add(SignedDuration::from_mins(minutes)).unwrap();
         for (version, place) in ["a", "b", "c"].into_iter().enumerate() {
             expiry.note(place, version as u64, 10, after(0));
         }
-        assert_eq!(gone(&mut expiry, after(59), &kept), [""; 0]);
+        assert_eq!(gone(&mut expiry, after(59), &retention), [""; 0]);
         expiry.note("a", 3, 20, after(30));
         expiry.note("d", 4, 10, after(31));
-        assert_eq!(gone(&mut expiry, after(31), &kept), ["b"], "one too many, and a was written since");
+        assert_eq!(gone(&mut expiry, after(31), &retention), ["b"], "one too many, and a was written since");
         expiry.note("e", 5, 81, after(32));
-        assert_eq!(gone(&mut expiry, after(32), &kept), ["c", "a"], "they took 121 bytes");
+        assert_eq!(gone(&mut expiry, after(32), &retention), ["c", "a"], "they took 121 bytes");
         expiry.forget(&"d");
-        assert_eq!(gone(&mut expiry, after(91), &kept), [""; 0]);
-        assert_eq!(gone(&mut expiry, after(92), &kept), ["e"]);
+        assert_eq!(gone(&mut expiry, after(91), &retention), [""; 0]);
+        assert_eq!(gone(&mut expiry, after(92), &retention), ["e"]);
         assert_eq!((expiry.bytes, expiry.events.len(), expiry.versions.len()), (0, 0, 0));
     }
 }

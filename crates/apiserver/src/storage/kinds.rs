@@ -9,6 +9,8 @@ use super::kind_schema::KindSchema;
 use super::registry::{KindRegistry, PrinterColumn, ScalePaths, ServedResource};
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
+/// The version of all built-in kinds.
+const VERSION: &str = "v1";
 
 /// The kinds of a management cluster.
 pub(crate) fn management_registry() -> Arc<KindRegistry> {
@@ -24,57 +26,63 @@ pub(super) fn registry(rows: impl Iterator<Item = BuiltinKind>) -> Arc<KindRegis
 
 /// The built-in kinds of every server.
 pub(super) fn everywhere() -> Vec<BuiltinKind> {
-    let newer = row(Builtin::Event, EVENTS, "v1", ("Event", "events", &["ev"]), true, Some(new_event));
+    let newer = BuiltinKind::namespaced(Builtin::Event, EVENTS, ("Event", "events", &["ev"])).with_schema(new_event);
     vec![
         BuiltinKind { is_storage: false, ..newer },
-        row(Builtin::ConfigMap, "", "v1", ("ConfigMap", "configmaps", &["cm"]), true, Some(config_map)),
-        row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),
-        row(Builtin::Namespace, "", "v1", ("Namespace", "namespaces", &["ns"]), false, Some(namespace)),
-        row(Builtin::Secret, "", "v1", ("Secret", "secrets", &[]), true, Some(secret)),
-        row(Builtin::Service, "", "v1", ("Service", "services", &["svc"]), true, None),
-        row(
-            Builtin::ServiceAccount,
-            "",
-            "v1",
-            ("ServiceAccount", "serviceaccounts", &["sa"]),
-            true,
-            Some(service_account),
-        ),
-        row(Builtin::Lease, "coordination.k8s.io", "v1", ("Lease", "leases", &[]), true, Some(lease)),
+        BuiltinKind::namespaced(Builtin::ConfigMap, "", ("ConfigMap", "configmaps", &["cm"])).with_schema(config_map),
+        BuiltinKind::namespaced(Builtin::Event, "", ("Event", "events", &["ev"])).with_schema(event),
+        BuiltinKind::cluster_scoped(Builtin::Namespace, "", ("Namespace", "namespaces", &["ns"]))
+            .with_schema(namespace),
+        BuiltinKind::namespaced(Builtin::Secret, "", ("Secret", "secrets", &[])).with_schema(secret),
+        BuiltinKind::namespaced(Builtin::Service, "", ("Service", "services", &["svc"])),
+        BuiltinKind::namespaced(Builtin::ServiceAccount, "", ("ServiceAccount", "serviceaccounts", &["sa"]))
+            .with_schema(service_account),
+        BuiltinKind::namespaced(Builtin::Lease, "coordination.k8s.io", ("Lease", "leases", &[])).with_schema(lease),
     ]
 }
 
 /// Definitions of kinds, and webhook configurations.
 fn extensions() -> Vec<BuiltinKind> {
     vec![
-        row(
+        BuiltinKind::cluster_scoped(
             Builtin::CustomResourceDefinition,
             EXTENSIONS,
-            "v1",
             ("CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"]),
-            false,
-            Some(custom_resource_definition),
-        ),
-        row(
+        )
+        .with_schema(custom_resource_definition),
+        BuiltinKind::cluster_scoped(
             Builtin::MutatingWebhookConfiguration,
             ADMISSION,
-            "v1",
             ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", &[]),
-            false,
-            None,
         ),
-        row(
+        BuiltinKind::cluster_scoped(
             Builtin::ValidatingWebhookConfiguration,
             ADMISSION,
-            "v1",
             ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[]),
-            false,
-            None,
         ),
     ]
 }
 
+/// Kind, resource and short names.
+type KindNames = (&'static str, &'static str, &'static [&'static str]);
+
 impl BuiltinKind {
+    /// A kind of objects in namespaces, without a schema.
+    pub(super) const fn namespaced(builtin: Builtin, group: &'static str, names: KindNames) -> Self {
+        BuiltinKind { is_namespaced: true, ..BuiltinKind::cluster_scoped(builtin, group, names) }
+    }
+
+    /// A kind of objects without a namespace, without a schema.
+    pub(super) const fn cluster_scoped(builtin: Builtin, group: &'static str, names: KindNames) -> Self {
+        let (kind, plural, short_names) = names;
+        BuiltinKind { builtin, group, kind, plural, short_names, is_namespaced: false, schema: None, is_storage: true }
+    }
+
+    /// The same with a schema.
+    pub(super) const fn with_schema(self, schema: fn() -> Value) -> Self {
+        BuiltinKind { schema: Some(schema), ..self }
+    }
+
     fn into_resource(self) -> ServedResource {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let schema = self.schema.map(|schema| {
@@ -83,7 +91,7 @@ impl BuiltinKind {
         let is_definition = self.builtin == Builtin::CustomResourceDefinition;
         ServedResource {
             group: self.group.to_owned(),
-            version: self.version.to_owned(),
+            version: VERSION.to_owned(),
             kind: self.kind.to_owned(),
             list_kind: format!("{}List", self.kind),
             plural: self.plural.to_owned(),
@@ -97,7 +105,7 @@ impl BuiltinKind {
             schema,
             is_storage: self.is_storage,
             is_served: true,
-            storage_version: self.version.to_owned(),
+            storage_version: VERSION.to_owned(),
             deprecation: None,
             selectable_fields: Vec::new(),
             builtin: Some(self.builtin),
@@ -134,25 +142,12 @@ impl Builtin {
 pub(super) struct BuiltinKind {
     builtin: Builtin,
     group: &'static str,
-    version: &'static str,
     kind: &'static str,
     plural: &'static str,
     short_names: &'static [&'static str],
     is_namespaced: bool,
     schema: Option<fn() -> Value>,
     is_storage: bool,
-}
-
-pub(super) const fn row(
-    builtin: Builtin,
-    group: &'static str,
-    version: &'static str,
-    names: (&'static str, &'static str, &'static [&'static str]),
-    is_namespaced: bool,
-    schema: Option<fn() -> Value>,
-) -> BuiltinKind {
-    let (kind, plural, short_names) = names;
-    BuiltinKind { builtin, group, version, kind, plural, short_names, is_namespaced, schema, is_storage: true }
 }
 
 /// Only the list types of definitions; the rest is validated where it is used.

@@ -138,7 +138,7 @@ pub(super) enum Sweep {
 #[derive(Debug)]
 pub(crate) struct StoreState {
     options: ApiOptions,
-    kept: Retention,
+    retention: Retention,
     /// Time of the last search for outdated changes.
     swept: Timestamp,
     /// Version of the last write.
@@ -159,11 +159,11 @@ pub(crate) struct StoreState {
 }
 
 impl StoreState {
-    pub(crate) fn new(registry: Arc<KindRegistry>, options: ApiOptions, kept: Retention) -> Self {
+    pub(crate) fn new(registry: Arc<KindRegistry>, options: ApiOptions, retention: Retention) -> Self {
         let swept = (options.clock)();
         StoreState {
             options,
-            kept,
+            retention,
             swept,
             version: 1,
             registry,
@@ -274,7 +274,7 @@ impl StoreState {
 
     /// Removes expired Events.
     fn expire(&mut self, now: Timestamp) {
-        while let Some(place) = self.expiry.next(now, &self.kept) {
+        while let Some(place) = self.expiry.next(now, &self.retention) {
             self.remove(&place);
         }
     }
@@ -287,26 +287,26 @@ impl StoreState {
 
     /// Drops outdated changes of all kinds.
     fn forget_changes(&mut self, now: Timestamp) {
-        let (number, since) = (self.kept.changes, self.kept.oldest_change(now));
+        let (number, since) = (self.retention.changes, self.retention.oldest_change(now));
         self.swept = now;
         self.collections.values_mut().for_each(|collection| collection.log.keep(number, since));
     }
 
     /// Records a change, and drops the oldest ones above the limits.
     fn record(&mut self, kind: &Arc<str>, happening: WatchEvent) {
-        let (now, kept) = ((self.options.clock)(), self.kept.clone());
-        let since = kept.oldest_change(now);
+        let (now, retention) = ((self.options.clock)(), self.retention.clone());
+        let since = retention.oldest_change(now);
         let version = happening.version;
         let bytes = happening.before.as_ref().map_or(0, |before| before.bytes());
         let collection = self.collection(kind);
         collection.log.push(happening, version, bytes, now);
-        collection.log.keep(kept.changes, since);
+        collection.log.keep(retention.changes, since);
         collection.news.send_replace(version);
         if self.swept < since {
             self.forget_changes(now);
         }
         let mut bytes: usize = self.collections.values().map(|collection| collection.log.bytes()).sum();
-        while bytes > kept.change_bytes {
+        while bytes > retention.change_bytes {
             let largest = self.collections.values_mut().max_by_key(|collection| collection.log.bytes());
             let Some(largest) = largest else { break };
             bytes -= largest.log.bytes();

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::builtin::Builtin;
-use super::kinds::{everywhere, keyed, object, reference, registry, row, text, texts};
+use super::kinds::{BuiltinKind, everywhere, keyed, object, reference, registry, text, texts};
 use super::registry::KindRegistry;
 use model::hub::NODE_INFO;
 
@@ -18,34 +18,30 @@ const STORAGE: &str = "storage.k8s.io";
 pub(crate) fn workload_registry() -> Arc<KindRegistry> {
     static KINDS: LazyLock<Arc<KindRegistry>> = LazyLock::new(|| {
         let own = [
-            row(Builtin::Node, "", "v1", ("Node", "nodes", &["no"]), false, Some(node)),
-            row(Builtin::Pod, "", "v1", ("Pod", "pods", &["po"]), true, Some(pod)),
-            row(Builtin::DaemonSet, APPS, "v1", ("DaemonSet", "daemonsets", &["ds"]), true, Some(daemon_set)),
-            row(Builtin::Deployment, APPS, "v1", ("Deployment", "deployments", &["deploy"]), true, Some(deployment)),
-            row(
+            BuiltinKind::cluster_scoped(Builtin::Node, "", ("Node", "nodes", &["no"])).with_schema(node),
+            BuiltinKind::namespaced(Builtin::Pod, "", ("Pod", "pods", &["po"])).with_schema(pod),
+            BuiltinKind::namespaced(Builtin::DaemonSet, APPS, ("DaemonSet", "daemonsets", &["ds"]))
+                .with_schema(daemon_set),
+            BuiltinKind::namespaced(Builtin::Deployment, APPS, ("Deployment", "deployments", &["deploy"]))
+                .with_schema(deployment),
+            BuiltinKind::cluster_scoped(
                 Builtin::PersistentVolume,
                 "",
-                "v1",
                 ("PersistentVolume", "persistentvolumes", &["pv"]),
-                false,
-                Some(volume),
-            ),
-            row(
+            )
+            .with_schema(volume),
+            BuiltinKind::namespaced(
                 Builtin::PersistentVolumeClaim,
                 "",
-                "v1",
                 ("PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"]),
-                true,
-                Some(volume_claim),
-            ),
-            row(
+            )
+            .with_schema(volume_claim),
+            BuiltinKind::cluster_scoped(
                 Builtin::VolumeAttachment,
                 STORAGE,
-                "v1",
                 ("VolumeAttachment", "volumeattachments", &[]),
-                false,
-                Some(volume_attachment),
-            ),
+            )
+            .with_schema(volume_attachment),
         ];
         registry(everywhere().into_iter().chain(own))
     });

@@ -113,7 +113,16 @@ pub struct RollReport {
     #[serde(skip)]
     pub role: &'static str,
     pub name: String,
+    #[serde(flatten)]
+    pub effect: RollEffect,
+}
+
+/// The effect of a plan on machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollEffect {
     pub machines: MachineCounts,
+    /// `None` if it is not known, or differs between the objects of a group.
     pub at_a_time: Option<i64>,
     /// The time from which machines are replaced, if that is later.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -371,6 +380,20 @@ fn is_of_other_patch(was: &Origin, change: &ChangedField) -> bool {
     was.is_some() && was != change.because.as_ref().and_then(patch)
 }
 
+impl RollEffect {
+    /// Whether both differ only in the numbers of machines.
+    pub(super) fn is_alike(&self, other: &RollEffect) -> bool {
+        let RollEffect { from, in_place, certainty, reason, .. } = self;
+        (from, in_place, *certainty, reason) == (&other.from, &other.in_place, other.certainty, &other.reason)
+    }
+
+    /// Adds the machines of another object.
+    pub(super) fn add(&mut self, other: &RollEffect) {
+        self.machines = [self.machines, other.machines].into_iter().sum();
+        self.at_a_time = self.at_a_time.filter(|pace| Some(*pace) == other.at_a_time);
+    }
+}
+
 impl RollReport {
     /// The machines of an object that is deleted with its Cluster (ROLL-16).
     fn removed(object: &Object, before: &TopologySimulator, cluster: &ObjectKey) -> Option<Self> {
@@ -381,12 +404,14 @@ impl RollReport {
             kind: object.kind().to_owned(),
             role: "",
             name: object.name().to_owned(),
-            machines: MachineCounts { removed: replicas, ..MachineCounts::NONE },
-            at_a_time: None,
-            from: None,
-            in_place: None,
-            certainty: Certainty::Exact.name(),
-            reason: "its Cluster is deleted".to_owned(),
+            effect: RollEffect {
+                machines: MachineCounts { removed: replicas, ..MachineCounts::NONE },
+                at_a_time: None,
+                from: None,
+                in_place: None,
+                certainty: Certainty::Exact.name(),
+                reason: "its Cluster is deleted".to_owned(),
+            },
         })
     }
 
@@ -395,12 +420,14 @@ impl RollReport {
             kind: roll.kind.clone(),
             role: role(&roll.part),
             name: roll.name.clone(),
-            machines: roll.machines,
-            at_a_time: roll.at_a_time,
-            from: roll.from.map(seconds),
-            in_place: roll.in_place.clone(),
-            certainty: roll.certainty.name(),
-            reason: roll.reason.clone(),
+            effect: RollEffect {
+                machines: roll.machines,
+                at_a_time: roll.at_a_time,
+                from: roll.from.map(seconds),
+                in_place: roll.in_place.clone(),
+                certainty: roll.certainty.name(),
+                reason: roll.reason.clone(),
+            },
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
-use super::cluster_report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
+use super::cluster_report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollEffect, RollReport, StepReport};
 use super::names::NamePlaceholders;
 use crate::topology::plan::MachineCounts;
 use model::hub::ObjectKey;
@@ -97,17 +97,8 @@ pub struct GroupHeldPart {
 pub struct GroupRoll {
     pub kind: String,
     pub role: &'static str,
-    pub machines: MachineCounts,
-    /// Also `None` if it differs between objects.
-    pub at_a_time: Option<i64>,
-    /// The time from which machines are replaced, if that is later.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The ExtensionConfig whose extension may update the machines in place instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_place: Option<String>,
-    pub certainty: &'static str,
-    pub reason: String,
+    #[serde(flatten)]
+    pub effect: RollEffect,
 }
 
 impl ChangeGroup {
@@ -126,7 +117,7 @@ impl ChangeGroup {
     pub fn from_report(report: &ClusterReport) -> (String, Self) {
         let names = NamePlaceholders::from_report(report);
         let shared = SharedChange::from_report(report, &names);
-        let machines: MachineCounts = report.rolls.iter().map(|roll| roll.machines).sum();
+        let machines: MachineCounts = report.rolls.iter().map(|roll| roll.effect.machines).sum();
         let key = ObjectKey::new(&report.namespace, &report.name);
         let mut group = ChangeGroup {
             clusters: vec![Member { key, affected: affected(&machines) }],
@@ -170,16 +161,10 @@ impl ChangeGroup {
     fn add_rolls(&mut self, rolls: impl IntoIterator<Item = GroupRoll>) {
         for roll in rolls {
             let is_same = |one: &&mut GroupRoll| {
-                let id = |roll: &GroupRoll| {
-                    (roll.kind.clone(), roll.role, roll.certainty, roll.from.clone(), roll.in_place.clone())
-                };
-                one.reason == roll.reason && id(one) == id(&roll)
+                (&one.kind, one.role) == (&roll.kind, roll.role) && one.effect.is_alike(&roll.effect)
             };
             match self.rolls.iter_mut().find(is_same) {
-                Some(sum) => {
-                    sum.machines = [sum.machines, roll.machines].into_iter().sum();
-                    sum.at_a_time = sum.at_a_time.filter(|pace| Some(*pace) == roll.at_a_time);
-                }
+                Some(sum) => sum.effect.add(&roll.effect),
                 None => self.rolls.push(roll),
             }
         }
@@ -244,8 +229,8 @@ impl SharedChange {
         let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
         let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();
         let held: BTreeSet<&GroupHeldPart> = self.held.iter().collect();
-        let said = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
-        format!("{:?}{steps:?}{held:?}{said:?}", self.about)
+        let messages = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
+        format!("{:?}{steps:?}{held:?}{messages:?}", self.about)
     }
 }
 
@@ -284,17 +269,12 @@ impl GroupRoll {
         GroupRoll {
             kind: roll.kind.clone(),
             role: roll.role,
-            machines: roll.machines,
-            at_a_time: roll.at_a_time,
-            from: roll.from.clone(),
-            in_place: roll.in_place.clone(),
-            certainty: roll.certainty,
-            reason: names.text(&roll.reason),
+            effect: RollEffect { reason: names.text(&roll.effect.reason), ..roll.effect.clone() },
         }
     }
 
     /// The sort key: descending by machines.
     fn rank(&self) -> impl Ord + use<> {
-        (Reverse(affected(&self.machines)), self.kind.clone(), self.role, self.reason.clone())
+        (Reverse(affected(&self.effect.machines)), self.kind.clone(), self.role, self.effect.reason.clone())
     }
 }

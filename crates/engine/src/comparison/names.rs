@@ -1,12 +1,12 @@
 //! Names of a single Cluster, and their placeholders in the change of a group.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::changed_values::{ChangedValue, places};
 use super::cluster_report::{ChangeReport, ClusterReport};
+use crate::object_names::{NameBoundary, ObjectNames};
 
 const CLUSTER: &str = "<cluster>";
 const OBJECT: &str = "<name>";
@@ -19,10 +19,7 @@ const SETS: [&str; 2] = ["spec.topology.workers.machineDeployments[", "spec.topo
 /// The names of a Cluster and of its objects.
 #[derive(Debug)]
 pub(super) struct NamePlaceholders {
-    /// Names with their placeholders.
-    all: HashMap<String, &'static str>,
-    /// Lengths of names in bytes, the longest first.
-    lengths: BTreeSet<Reverse<usize>>,
+    all: ObjectNames<&'static str>,
     /// Names of rotated templates, old and new.
     rotated: BTreeSet<String>,
 }
@@ -42,31 +39,16 @@ impl NamePlaceholders {
         NamePlaceholders::from(all.into_iter().chain(of_cluster), rotated)
     }
 
-    /// The first of equal names is used.
     fn from(names: impl IntoIterator<Item = (String, &'static str)>, rotated: BTreeSet<String>) -> Self {
-        let (mut all, mut lengths) = (HashMap::new(), BTreeSet::new());
-        for (name, with) in names {
-            lengths.insert(Reverse(name.len()));
-            all.entry(name).or_insert(with);
-        }
-        NamePlaceholders { all, lengths, rotated }
-    }
-
-    /// The length of the longest accepted name at the start of a text, and its placeholder.
-    fn first(&self, text: &str, counts: impl Fn(&str, &str) -> bool) -> Option<(usize, &'static str)> {
-        self.lengths.iter().find_map(|Reverse(length)| {
-            let name = text.get(..*length).filter(|name| begins_with(text, name))?;
-            let with = self.all.get(name).filter(|with| counts(name, with))?;
-            Some((*length, *with))
-        })
+        NamePlaceholders { all: ObjectNames::new(NameBoundary::Word, names), rotated }
     }
 
     /// A sentence without names of the Cluster. A name of letters may be a word of the sentence: it stays, unless its
     /// namespace precedes it.
     pub(super) fn text(&self, text: &str) -> String {
         let is_word = |name: &str| name.chars().all(char::is_alphabetic);
-        let counts = |name: &str, with: &str| with != CLUSTER || !is_word(name);
-        without_sets(&replaced(text, |rest| self.first(rest, counts)))
+        let accepts = |name: &str, placeholder: &str| placeholder != CLUSTER || !is_word(name);
+        without_sets(&self.all.replace_with(text, |rest| self.all.first(rest, accepts)))
     }
 
     /// The differences of a change, without the names of the Cluster and of the object's worker set. Equal elements are
@@ -80,7 +62,7 @@ impl NamePlaceholders {
         // The name of a set may also be an ordinary word: it is replaced only if it is not part of the difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
         ChangeReport {
-            path: replaced(path, |rest| self.first(rest, |_, _| true)),
+            path: self.all.replace(path),
             from: self.value(from, to, OLD, set),
             to: self.value(to, from, NEW, set),
             because: self.text(because),
@@ -92,11 +74,12 @@ impl NamePlaceholders {
     fn value(&self, value: &Value, other: &Value, only: &'static str, set: Option<&str>) -> Value {
         let is_only_here = |name: &str| self.rotated.contains(name) && occurrences(other, name) == 0;
         let find = |rest: &str| {
-            let found = self.first(rest, |_, _| true);
+            let found = self.all.first(rest, |_, _| true);
             let found = found.map(|(length, with)| (length, if is_only_here(&rest[..length]) { only } else { with }));
-            found.or_else(|| set.filter(|set| begins_with(rest, set)).map(|set| (set.len(), SET)))
+            let is_set = |set: &&str| NameBoundary::Word.begins_with(rest, set);
+            found.or_else(|| set.filter(is_set).map(|set| (set.len(), SET)))
         };
-        map_texts(value, &|text| replaced(text, find))
+        map_texts(value, &|text| self.all.replace_with(text, find))
     }
 }
 
@@ -122,47 +105,13 @@ fn map_texts(value: &Value, map: &impl Fn(&str) -> String) -> Value {
 /// The number of occurrences of a word in the texts of a value.
 fn occurrences(value: &Value, word: &str) -> usize {
     match value {
-        Value::String(text) => words(text).filter(|rest| begins_with(rest, word)).count(),
+        Value::String(text) => NameBoundary::Word.count(text, word),
         Value::Array(elements) => elements.iter().map(|element| occurrences(element, word)).sum(),
         Value::Object(members) => {
-            let of_name = |name: &str| words(name).filter(|rest| begins_with(rest, word)).count();
-            members.iter().map(|(name, member)| of_name(name) + occurrences(member, word)).sum()
+            members.iter().map(|(name, member)| NameBoundary::Word.count(name, word) + occurrences(member, word)).sum()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
-}
-
-/// A text with replaced words; `find` returns the length of the word at the start of a text, and its replacement.
-fn replaced(text: &str, find: impl Fn(&str) -> Option<(usize, &'static str)>) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut done = 0;
-    for rest in words(text) {
-        let at = text.len() - rest.len();
-        if at < done {
-            continue;
-        }
-        if let Some((length, with)) = find(rest) {
-            result.push_str(&text[done..at]);
-            result.push_str(with);
-            done = at + length;
-        }
-    }
-    result.push_str(&text[done..]);
-    result
-}
-
-/// The rest of the text at each start of a word: a letter or digit after another character.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let mut was_part = false;
-    text.char_indices().filter_map(move |(at, c)| {
-        let begins = c.is_alphanumeric() && !was_part;
-        was_part = c.is_alphanumeric();
-        begins.then(|| &text[at..])
-    })
-}
-
-fn begins_with(rest: &str, word: &str) -> bool {
-    rest.strip_prefix(word).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
 }
 
 #[cfg(test)]
@@ -173,30 +122,6 @@ mod tests {
 
     fn of<const N: usize>(names: [(&str, &'static str); N]) -> NamePlaceholders {
         NamePlaceholders::from(names.map(|(name, with)| (name.to_owned(), with)), BTreeSet::new())
-    }
-
-    #[test]
-    fn names_are_replaced_where_they_are_words() {
-        let names = of([("prod/blue", CLUSTER), ("blue-md-x7k2p", OBJECT), ("blue", CLUSTER), ("old", OBJECT)]);
-        for (text, want) in [
-            ("blue", "<cluster>"),
-            ("Cluster prod/blue: no", "Cluster <cluster>: no"),
-            ("https://blue.example.test/blue-bastion", "https://<cluster>.example.test/<cluster>-bastion"),
-            ("blueprint and deepblue, blue2", "blueprint and deepblue, blue2"),
-            ("blue-md-x7k2p and blue-md-x7k2pq", "<name> and <cluster>-md-x7k2pq"),
-            ("blue_blue", "<cluster>_<cluster>"),
-            ("übblue blueé", "übblue blueé"),
-            ("", ""),
-        ] {
-            assert_eq!(replaced(text, |rest| names.first(rest, |_, _| true)), want, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn placeholders_are_not_replaced_again() {
-        let names = of([("cluster", CLUSTER), ("name", OBJECT)]);
-        let told = replaced("cluster of name", |rest| names.first(rest, |_, _| true));
-        assert_eq!(told, "<cluster> of <name>");
     }
 
     #[test]
@@ -235,26 +160,26 @@ mod tests {
             json!([file("/a", "blue"), file("/b", "blue: 1")]),
             json!([file("/a", "blue"), file("/b", "blue: 2")]),
         );
-        let told = first(&names(&[]), change, None);
+        let replaced = first(&names(&[]), change, None);
         let want = ("spec.a[1].content", json!("<cluster>: 1"), json!("<cluster>: 2"));
-        assert_eq!((&*told.path, told.from, told.to), want);
+        assert_eq!((&*replaced.path, replaced.from, replaced.to), want);
     }
 
     #[test]
     fn a_rotated_template_is_old_and_new_where_it_differs() {
         let names = names(&["blue-a", "blue-b"]);
-        let told = first(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
-        assert_eq!((told.from, told.to), (json!(OLD), json!(NEW)));
-        let told = first(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
-        assert_eq!((told.from, told.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
+        let replaced = first(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
+        assert_eq!((replaced.from, replaced.to), (json!(OLD), json!(NEW)));
+        let replaced = first(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
+        assert_eq!((replaced.from, replaced.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
     }
 
     #[test]
     fn the_name_of_a_set_is_left_out_only_where_it_is_no_part_of_the_difference() {
         let names = names(&[]);
-        let told = first(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
-        assert_eq!((told.from, told.to), (json!("m5.small"), json!("m5.large")));
-        let told = first(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
-        assert_eq!((told.from, told.to), (json!("<set>: 1"), json!("<set>: 2")));
+        let replaced = first(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
+        assert_eq!((replaced.from, replaced.to), (json!("m5.small"), json!("m5.large")));
+        let replaced = first(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
+        assert_eq!((replaced.from, replaced.to), (json!("<set>: 1"), json!("<set>: 2")));
     }
 }

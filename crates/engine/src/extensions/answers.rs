@@ -1,55 +1,20 @@
-//! Requests and answers of hooks other than those of patches: lifecycle hooks, upgrade plans, variables.
-
-use std::collections::BTreeMap;
+//! Answers of hooks other than those of patches: lifecycle hooks, upgrade plans, variables.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::errors::{AnswerError, RequestBodyError};
+use super::errors::AnswerError;
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
-use super::{
-    ExtensionHandler, FailurePolicy, GROUP, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut, sanitize,
-};
+use super::{ExtensionHandler, FailurePolicy, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, check_size, cut, sanitize};
 use golang::json::decode;
 use model::world::{HookAnswer, PlannedVersions};
 
 /// The minimum retry time in seconds, also for a negative one, which blocks (RH-5.5).
 const SMALLEST: u32 = 1;
 
-/// A request with the settings of the ExtensionConfig; settings of the caller override them (RH-5.6).
-///
-/// # Errors
-/// When the request is not a JSON object, or its settings are not texts.
-pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Result<Value, RequestBodyError> {
-    let mut request: Value = serde_json::from_str(request)?;
-    let members = request.as_object_mut().ok_or(RequestBodyError::NotAnObject)?;
-    let of_caller = members.remove("settings").map(serde_json::from_value::<BTreeMap<String, String>>);
-    let of_caller = of_caller.transpose()?.unwrap_or_default();
-    let merged: BTreeMap<_, _> = settings.clone().into_iter().chain(of_caller).collect();
-    if !merged.is_empty() {
-        members.insert("settings".to_owned(), json!(merged));
-    }
-    Ok(request)
-}
-
-/// The hook by which extensions define variables.
-pub const DISCOVER_VARIABLES: &str = "DiscoverVariables";
-/// The hook by which extensions plan upgrades.
-pub const GENERATE_UPGRADE_PLAN: &str = "GenerateUpgradePlan";
-
-/// The request for the variables of a patch with these settings (RH-16.2).
-///
-/// # Errors
-/// Never with settings that are texts.
-pub fn variables_request(
-    settings: &BTreeMap<String, String>,
-    of_extension: &BTreeMap<String, String>,
-) -> Result<String, RequestBodyError> {
-    let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
-        "settings": settings});
-    Ok(with_settings(&request.to_string(), of_extension)?.to_string())
-}
+/// The JSON value of a response, or why the call failed.
+pub type CallOutcome<'a> = Result<&'a RawValue, &'a str>;
 
 /// An answer with a status (RH-5.2). The default is the answer to a call whose failure is ignored (RH-7.5).
 trait Response: Default + for<'de> Deserialize<'de> {
@@ -74,7 +39,7 @@ macro_rules! responses {
 responses!(RetryResponse MAX_DECODED_LIST PlanResponse MAX_DECODED_LIST VariablesResponse MAX_DECODED);
 
 /// Decodes a successful answer (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
-fn parse_response<T: Response>(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<T, AnswerError> {
+fn parse_response<T: Response>(handler: &ExtensionHandler, outcome: CallOutcome<'_>) -> Result<T, AnswerError> {
     let name = || handler.name().to_owned();
     if let Some(source) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
         return Err(AnswerError::TooLarge { handler: name(), source });
@@ -104,7 +69,7 @@ impl Retry {
     ///
     /// # Errors
     /// When it is not a success.
-    pub fn from_answer(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<Self, AnswerError> {
+    pub(super) fn from_answer(handler: &ExtensionHandler, outcome: CallOutcome<'_>) -> Result<Self, AnswerError> {
         let response: RetryResponse = parse_response(handler, outcome)?;
         let after_seconds = u32::try_from(response.retry_after_seconds).unwrap_or(SMALLEST);
         Ok(Retry { after_seconds, message: sanitize(&response.message) })
@@ -127,9 +92,9 @@ impl Retry {
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn upgrade_plan(
+pub(super) fn upgrade_plan(
     handler: &ExtensionHandler,
-    outcome: Result<&RawValue, &str>,
+    outcome: CallOutcome<'_>,
 ) -> Result<PlannedVersions, AnswerError> {
     let response: PlanResponse = parse_response(handler, outcome)?;
     let versions = |steps: &[super::wire::UpgradeStep]| steps.iter().map(|step| step.version.clone()).collect();
@@ -143,7 +108,7 @@ pub fn upgrade_plan(
 ///
 /// # Errors
 /// When the answer is no success.
-pub fn variables(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Result<Vec<Value>, AnswerError> {
+pub(super) fn variables(handler: &ExtensionHandler, outcome: CallOutcome<'_>) -> Result<Vec<Value>, AnswerError> {
     let response: VariablesResponse = parse_response(handler, outcome)?;
     let parsed = response.variables.iter().map(|one| serde_json::from_str(one.get()));
     Ok(parsed.collect::<Result<_, _>>()?)
@@ -151,6 +116,10 @@ pub fn variables(handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
     use super::super::Registration;
     use super::*;
 
@@ -170,16 +139,6 @@ mod tests {
         Retry::from_answer(&handler(policy), Ok(&raw(answer)))
             .map(|retry| (retry.after_seconds, retry.message))
             .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn settings_of_the_caller_replace_those_of_the_extension() {
-        // RH-5.6
-        let settings = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "1".to_owned())]);
-        let merged = with_settings(r#"{"kind":"K","settings":{"b":"2"}}"#, &settings).unwrap();
-        assert_eq!(merged, json!({"kind": "K", "settings": {"a": "1", "b": "2"}}));
-        assert_eq!(with_settings("{}", &BTreeMap::new()).unwrap(), json!({}), "no settings are left out");
-        assert!(with_settings("[]", &settings).is_err());
     }
 
     #[test]

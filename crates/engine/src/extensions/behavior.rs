@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{MESSAGE, PreparedPatchRequest, cut};
+use super::{HandlerRequest, MESSAGE, PreparedPatchRequest, cut};
 use crate::topology::patches::patched;
 use model::world::PatchAnswer;
 use schema::field::Level;
@@ -77,14 +77,14 @@ enum CallEffect {
 
 /// The calls of one handler, and the findings.
 struct Check<'a> {
-    question: &'a PreparedPatchRequest,
+    request: &'a PreparedPatchRequest,
     send: &'a Send<'a>,
     findings: Vec<Finding>,
 }
 
 /// Checks the handler of a patch. `always_set` are the variables that no Cluster of the class lacks.
-pub fn check_patch(question: &PreparedPatchRequest, always_set: &BTreeSet<String>, send: &Send<'_>) -> Vec<Finding> {
-    let mut check = Check { question, send, findings: Vec::new() };
+pub fn check_patch(request: &PreparedPatchRequest, always_set: &BTreeSet<String>, send: &Send<'_>) -> Vec<Finding> {
+    let mut check = Check { request, send, findings: Vec::new() };
     check.run(always_set);
     check.findings
 }
@@ -164,9 +164,9 @@ impl PreparedPatchRequest {
 
 impl Check<'_> {
     fn run(&mut self, always_set: &BTreeSet<String>) {
-        let [first, second] = [(self.send)(self.question.body()), (self.send)(self.question.body())];
+        let [first, second] = [(self.send)(self.request.body()), (self.send)(self.request.body())];
         self.findings.extend(slow(first.milliseconds.min(second.milliseconds)));
-        let [effect, again] = [&first, &second].map(|reply| self.question.effect(reply));
+        let [effect, again] = [&first, &second].map(|reply| self.request.effect(reply));
         if let CallEffect::Failed(problem) = &effect {
             self.error(
                 "RH-23.2",
@@ -234,8 +234,8 @@ impl Check<'_> {
     /// Patched objects need no further patch.
     fn check_idempotence(&mut self, objects: &[Value]) {
         let way_out = "test first whether the change is there, such as before add with a path that ends in /-";
-        let fed = self.question.with_objects(objects);
-        match fed.effect(&(self.send)(fed.body())) {
+        let repeated = self.request.with_objects(objects);
+        match repeated.effect(&(self.send)(repeated.body())) {
             CallEffect::Patched { objects: after, .. } => {
                 if let Some(place) = difference(objects, &after) {
                     self.error(
@@ -259,9 +259,9 @@ impl Check<'_> {
     /// A variable is missing, or has another type.
     fn variables(&mut self, objects: &[Value], always_set: &BTreeSet<String>) {
         let way_out = "answer Failure, and name the variable";
-        for name in self.question.variables().into_iter().take(VARIABLES) {
+        for name in self.request.variables().into_iter().take(VARIABLES) {
             let Some(missing) =
-                self.try_request(&format!("without the variable {name:?}"), &self.question.without(&name))
+                self.try_request(&format!("without the variable {name:?}"), &self.request.without(&name))
             else {
                 continue;
             };
@@ -271,7 +271,7 @@ impl Check<'_> {
                 self.warning("RH-23.5", message, way_out);
             }
             let what = format!("with a variable {name:?} of another type");
-            let other = self.try_request(&what, &self.question.with_other_type(&name));
+            let other = self.try_request(&what, &self.request.with_other_type(&name));
             if is_used && matches!(other, Some(CallEffect::Patched { .. })) {
                 self.warning("RH-23.5", format!("{what}, the answer is a success"), way_out);
             }
@@ -280,20 +280,20 @@ impl Check<'_> {
 
     /// It is unknown which variables a validation reads, so only failed calls count.
     fn variables_of_a_validation(&mut self) {
-        for name in self.question.variables().into_iter().take(VARIABLES) {
-            self.try_request(&format!("without the variable {name:?}"), &self.question.without(&name));
+        for name in self.request.variables().into_iter().take(VARIABLES) {
+            self.try_request(&format!("without the variable {name:?}"), &self.request.without(&name));
             self.try_request(
                 &format!("with a variable {name:?} of another type"),
-                &self.question.with_other_type(&name),
+                &self.request.with_other_type(&name),
             );
         }
-        self.try_request("with templates of an unknown kind", &self.question.with_foreign_kinds());
-        self.try_request("with templates in an unknown version", &self.question.with_foreign_versions());
+        self.try_request("with templates of an unknown kind", &self.request.with_foreign_kinds());
+        self.try_request("with templates in an unknown version", &self.request.with_foreign_versions());
     }
 
     /// Templates of an unknown kind, or in an unknown version.
     fn check_foreign_templates(&mut self, objects: &[Value]) {
-        let kinds = self.question.with_foreign_kinds();
+        let kinds = self.request.with_foreign_kinds();
         let way_out = "skip templates of unknown kinds";
         match self.try_request("with templates of an unknown kind", &kinds) {
             Some(CallEffect::Refused(message)) => {
@@ -308,13 +308,13 @@ impl Check<'_> {
             }
             _ => {}
         }
-        let before = self.question.objects();
+        let before = self.request.objects();
         let is_patched = |at: &usize| before.get(*at) != objects.get(*at);
         let patched: Vec<usize> = (0..objects.len()).filter(is_patched).collect();
         if patched.is_empty() {
             return;
         }
-        let versions = self.question.with_foreign_versions();
+        let versions = self.request.with_foreign_versions();
         if let Some(CallEffect::Patched { objects: after, .. }) =
             self.try_request("with templates in an unknown version", &versions)
         {
@@ -335,8 +335,8 @@ impl Check<'_> {
     }
 
     /// The effect of a changed request; `None` without an answer, which is reported as an error.
-    fn try_request(&mut self, what: &str, question: &PreparedPatchRequest) -> Option<CallEffect> {
-        match question.effect(&(self.send)(question.body())) {
+    fn try_request(&mut self, what: &str, request: &PreparedPatchRequest) -> Option<CallEffect> {
+        match request.effect(&(self.send)(request.body())) {
             CallEffect::Failed(problem) => {
                 let way_out = "answer Failure with a message; never end the connection, or the process";
                 self.error("RH-23.4", format!("{what}, the call failed: {problem}"), way_out);

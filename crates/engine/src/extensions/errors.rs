@@ -36,6 +36,8 @@ pub struct ResponseTooLarge {
 pub enum AnswerError {
     #[error("the answer of handler {handler:?} is invalid: {source}")]
     TooLarge { handler: String, source: ResponseTooLarge },
+    #[error("the answer of handler {handler:?} is invalid: {reason}")]
+    Invalid { handler: String, reason: String },
     #[error("the answer of handler {handler:?} is invalid: unknown status {status:?}; expected Success or Failure")]
     UnknownStatus { handler: String, status: String },
     /// The call failed, or its answer cannot be decoded; the failure policy decides about both (RH-7.3).

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::answers::{DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN};
+use super::requests::{DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN};
 use super::{GROUP, VERSION};
 use model::hub::Hook;
 use model::world::PatchHook;

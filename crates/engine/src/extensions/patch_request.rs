@@ -1,4 +1,4 @@
-//! One call of the extension of a patch: its body, and the interpretation of the answer.
+//! The request to the extension of a patch, and the interpretation of its answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,14 +8,15 @@ use base64::{DecodeError, Engine as _};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::answers::with_settings;
-use super::errors::{RequestBodyError, ResponseTooLarge};
+use super::answers::CallOutcome;
+use super::errors::{AnswerError, RequestBodyError, ResponseTooLarge};
+use super::requests::{HandlerRequest, with_settings};
 use super::wire::{PatchItem, PatchResponse};
 use super::{ExtensionHandler, FailurePolicy, MAX_DECODED, check_size, cut, sanitize};
 use crate::topology::plan::uid;
 use golang::json::decode;
 use model::hub::ObjectKey;
-use model::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
+use model::world::{ItemPatch, PatchAnswer, PatchCall, PatchHook};
 
 /// An error of the answer to a patch request.
 #[derive(Debug, thiserror::Error)]
@@ -67,39 +68,16 @@ impl PreparedPatchRequest {
         Ok(PreparedPatchRequest { hook: call.hook, body: request.to_string(), items })
     }
 
-    /// The body of the request.
-    pub fn body(&self) -> &str {
-        &self.body
-    }
-
     /// The same request with another body, whose items have the same `uid`s.
     pub(super) fn with_body(&self, body: String) -> Self {
         PreparedPatchRequest { body, ..self.clone() }
     }
 
     /// Interprets an answer without a failure policy.
-    pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, PatchAnswerError> {
+    pub(super) fn read(&self, outcome: CallOutcome<'_>) -> Result<PatchAnswer, PatchAnswerError> {
         let answer = outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned()))?;
         check_size(answer, MAX_DECODED)?;
         self.interpret(DecodedPatches::decode(answer)?)
-    }
-
-    /// Interprets an answer or a failed call. The failure policy only applies to failed calls (RH-7.3, RH-7.4).
-    pub fn answer(&self, handler: &ExtensionHandler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
-        let name = handler.name();
-        let invalid = |problem: PatchAnswerError| {
-            Found::Unreadable(format!("the answer of handler {name:?} is invalid: {}", sanitize(&problem.to_string())))
-        };
-        if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
-            return invalid(problem.into());
-        }
-        match outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned())).and_then(DecodedPatches::decode) {
-            Ok(decoded) => self.interpret(decoded).map_or_else(invalid, Found::Yes),
-            Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.empty_answer()),
-            Err(problem) => {
-                Found::Unreadable(format!("the call of handler {name:?} failed: {}", sanitize(&problem.to_string())))
-            }
-        }
     }
 
     /// An answer without patches (RH-7.5).
@@ -126,6 +104,34 @@ impl PreparedPatchRequest {
         let item = self.items.get(&sent.uid).copied();
         let item = item.ok_or_else(|| PatchAnswerError::UnknownItem(cut(&sent.uid, 64).to_owned()))?;
         Ok(ItemPatch { item, patch_type: sent.patch_type, patch })
+    }
+}
+
+impl HandlerRequest for PreparedPatchRequest {
+    type Answer = PatchAnswer;
+
+    fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// The failure policy only applies to failed calls (RH-7.3, RH-7.4).
+    fn decode(&self, handler: &ExtensionHandler, outcome: CallOutcome<'_>) -> Result<PatchAnswer, AnswerError> {
+        let name = || handler.name().to_owned();
+        if let Some(source) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
+            return Err(AnswerError::TooLarge { handler: name(), source });
+        }
+        let decoded = outcome.map_err(|reason| PatchAnswerError::NoAnswer(reason.to_owned()));
+        match decoded.and_then(DecodedPatches::decode) {
+            Ok(decoded) => self
+                .interpret(decoded)
+                .map_err(|problem| AnswerError::Invalid { handler: name(), reason: sanitize(&problem.to_string()) }),
+            Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Ok(self.empty_answer()),
+            Err(problem) => Err(AnswerError::Call { handler: name(), reason: sanitize(&problem.to_string()) }),
+        }
+    }
+
+    fn is_cacheable(answer: &PatchAnswer) -> bool {
+        matches!(answer, PatchAnswer::Patches(_) | PatchAnswer::Valid)
     }
 }
 
@@ -164,6 +170,7 @@ mod tests {
 
     use super::super::{MESSAGE, Registration};
     use super::*;
+    use model::world::Found;
 
     fn call(hook: PatchHook, settings: &Value) -> PatchCall {
         let item = |name: &str| json!({"holderReference": {"kind": "Cluster", "name": name}, "object": {}});
@@ -175,7 +182,7 @@ mod tests {
         PatchCall { hook, extension, cluster, request: request.to_string() }
     }
 
-    fn question(hook: PatchHook) -> PreparedPatchRequest {
+    fn request(hook: PatchHook) -> PreparedPatchRequest {
         PreparedPatchRequest::new(&call(hook, &Value::Null), &BTreeMap::new()).unwrap()
     }
 
@@ -190,13 +197,17 @@ mod tests {
             .clone()
     }
 
-    fn answered(hook: PatchHook, policy: &str, answer: &Value) -> Found<PatchAnswer> {
-        let raw = RawValue::from_string(answer.to_string()).unwrap();
-        question(hook).answer(&handler(policy), Ok(&raw))
+    fn found(answer: Result<PatchAnswer, AnswerError>) -> Found<PatchAnswer> {
+        answer.map_or_else(|problem| Found::Unreadable(problem.to_string()), Found::Yes)
     }
 
-    fn body(question: &PreparedPatchRequest) -> Value {
-        serde_json::from_str(question.body()).unwrap()
+    fn answered(hook: PatchHook, policy: &str, answer: &Value) -> Found<PatchAnswer> {
+        let raw = RawValue::from_string(answer.to_string()).unwrap();
+        found(request(hook).decode(&handler(policy), Ok(&raw)))
+    }
+
+    fn body(request: &PreparedPatchRequest) -> Value {
+        serde_json::from_str(request.body()).unwrap()
     }
 
     #[test]
@@ -212,17 +223,17 @@ mod tests {
             (settings(&[("a", "1"), ("b", "1")]), json!({"a": "2", "c": "2"}), json!({"a": "2", "b": "1", "c": "2"})),
         ] {
             let call = call(PatchHook::GeneratePatches, &of_patch);
-            let question = PreparedPatchRequest::new(&call, &of_extension).unwrap();
-            assert_eq!(body(&question).get("settings").unwrap_or(&Value::Null), &want);
+            let request = PreparedPatchRequest::new(&call, &of_extension).unwrap();
+            assert_eq!(body(&request).get("settings").unwrap_or(&Value::Null), &want);
         }
     }
 
     #[test]
     fn items_have_different_uids_and_equal_requests_the_same() {
         // RH-10.2, RH-15.1
-        let (generate, validate) = (question(PatchHook::GeneratePatches), question(PatchHook::ValidateTopology));
-        let uids = |question: &PreparedPatchRequest| [0, 1].map(|at| body(question)["items"][at]["uid"].clone());
-        assert_eq!(generate, question(PatchHook::GeneratePatches));
+        let (generate, validate) = (request(PatchHook::GeneratePatches), request(PatchHook::ValidateTopology));
+        let uids = |request: &PreparedPatchRequest| [0, 1].map(|at| body(request)["items"][at]["uid"].clone());
+        assert_eq!(generate, request(PatchHook::GeneratePatches));
         assert_eq!(uids(&validate), [Value::Null, Value::Null], "there is nothing to answer about an item");
         let [a, b] = uids(&generate);
         assert!(a != b && a.as_str().is_some_and(|uid| uid.len() == 36), "{a} {b}");
@@ -231,7 +242,7 @@ mod tests {
     #[test]
     fn patches_find_their_items() {
         // RH-12.1, RH-12.3, RH-5.7
-        let sent = body(&question(PatchHook::GeneratePatches));
+        let sent = body(&request(PatchHook::GeneratePatches));
         let item = |uid: &Value, patch: &str| json!({"uid": uid, "patchType": "JSONMergePatch", "patch": patch});
         let (a, b) = (&sent["items"][0]["uid"], &sent["items"][1]["uid"]);
         let items = json!([item(b, "e30="), item(a, "e\n30="), item(b, "")]);
@@ -280,11 +291,11 @@ mod tests {
                 assert!(problem.starts_with("the call of handler \"gen\" failed: "), "{problem}");
             }
         }
-        let question = question(PatchHook::GeneratePatches);
-        let failed = question.answer(&handler("Fail"), Err("refused"));
+        let request = request(PatchHook::GeneratePatches);
+        let failed = found(request.decode(&handler("Fail"), Err("refused")));
         assert_eq!(failed, Found::Unreadable("the call of handler \"gen\" failed: refused".to_owned()));
         assert_eq!(
-            question.answer(&handler("Ignore"), Err("refused")),
+            found(request.decode(&handler("Ignore"), Err("refused"))),
             Found::Yes(PatchAnswer::Patches(Arc::default()))
         );
     }
@@ -309,7 +320,7 @@ mod tests {
     fn values_of_a_request_are_not_shown() {
         // DEC-34
         let settings = BTreeMap::from([("token".to_owned(), "secret".to_owned())]);
-        let question = PreparedPatchRequest::new(&call(PatchHook::GeneratePatches, &Value::Null), &settings).unwrap();
-        assert_eq!(format!("{question:?}"), "GeneratePatches of 281 bytes");
+        let request = PreparedPatchRequest::new(&call(PatchHook::GeneratePatches, &Value::Null), &settings).unwrap();
+        assert_eq!(format!("{request:?}"), "GeneratePatches of 281 bytes");
     }
 }

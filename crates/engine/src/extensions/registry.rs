@@ -162,16 +162,12 @@ impl ExtensionRegistry {
     /// # Errors
     /// When it is not registered.
     pub fn one(&self, name: &str, hook: &str) -> Result<ResolvedHandler, NotRegistered> {
-        let (handler, config) = registered_name(name).ok_or_else(|| NotRegistered::Name(name.to_owned()))?;
-        let registered = match self.0.get(config) {
-            Some(RegistryEntry::Registered(registered)) => registered,
-            Some(RegistryEntry::Unknown(unknown)) => return Err(not_discovered(config, unknown)),
-            None => {
-                return Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() });
-            }
-        };
-        let handler = registered.registration.handler(handler, hook)?.clone();
-        Ok(ResolvedHandler { name: name.to_owned(), handler, extension: registered.clone() })
+        let (extension, handler) = find_handler(name, hook, |config| match self.0.get(config) {
+            Some(RegistryEntry::Registered(registered)) => Ok((registered, &registered.registration)),
+            Some(RegistryEntry::Unknown(unknown)) => Err(not_discovered(config, unknown)),
+            None => Err(NotRegistered::NoConfig { name: name.to_owned(), config: config.to_owned() }),
+        })?;
+        Ok(ResolvedHandler { name: name.to_owned(), handler: handler.clone(), extension: extension.clone() })
     }
 
     /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig
@@ -197,6 +193,21 @@ impl ExtensionRegistry {
         found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         found.into_iter().map(|(_, selector, called)| (selector, called)).collect()
     }
+}
+
+/// The handler with a registered name, which must be for this hook, and its extension (RH-7.1). `extension` looks up the
+/// extension of an ExtensionConfig.
+///
+/// # Errors
+/// When the name is not a registered name, the extension is not found, or it has no such handler.
+pub fn find_handler<'a, E>(
+    name: &str,
+    hook: &str,
+    extension: impl FnOnce(&str) -> Result<(E, &'a Registration), NotRegistered>,
+) -> Result<(E, &'a ExtensionHandler), NotRegistered> {
+    let (handler, config) = registered_name(name).ok_or_else(|| NotRegistered::Name(name.to_owned()))?;
+    let (extension, registration) = extension(config)?;
+    Ok((extension, registration.handler(handler, hook)?))
 }
 
 fn not_discovered(config: &str, unknown: &UndiscoveredConfig) -> NotRegistered {

@@ -136,7 +136,7 @@ impl<'a> Executor<'a> {
                 None => Ok(concrete(TemplateValue::Missing)),
             },
             TemplateValue::Version(_) | TemplateValue::Time(_) => match methods::find(&receiver.value, name) {
-                Some(method) => self.call_method(method, receiver.value, name, piece, arguments, passed),
+                Some(method) => self.call_method(method, receiver.value, piece, arguments, passed),
                 None => Err(RenderFailure::new(format!("can't evaluate field {name} in type {type_name}"))),
             },
             _ => Err(RenderFailure::new(format!("can't evaluate field {name} in type {type_name}"))),
@@ -147,7 +147,6 @@ impl<'a> Executor<'a> {
         &mut self,
         method: &'static TemplateFunction,
         receiver: TemplateValue<'a>,
-        name: &str,
         piece: CurrentPiece<'a>,
         operands: &'a [Operand],
         passed: PipedValue<'a>,
@@ -155,7 +154,7 @@ impl<'a> Executor<'a> {
         let given = operands.len() + usize::from(passed.is_some());
         // The receiver is the first parameter.
         if given + 1 != method.parameters.len() {
-            let want = method.parameters.len() - 1;
+            let (name, want) = (method.name, method.parameters.len() - 1);
             return Err(RenderFailure::new(format!("wrong number of args for {name}: want {want} got {given}")));
         }
         let mut arguments = vec![receiver];

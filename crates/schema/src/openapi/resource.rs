@@ -80,10 +80,10 @@ impl ResourceSchema {
 
     /// Drops unknown fields; returns their paths, as `spec.list[0].name`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        let mut dropped = Vec::new();
-        prune(object, &self.openapi, true, false, &mut String::new(), &mut dropped);
-        dropped.sort();
-        dropped
+        let mut pruner = Pruner::default();
+        pruner.prune(object, &self.openapi, PrunedNode::Root);
+        pruner.dropped.sort();
+        pruner.dropped
     }
 
     /// Fills in defaults, and drops nulls of fields that may not be null.
@@ -273,41 +273,61 @@ fn point(pointer: &mut String, name: &str) {
     }
 }
 
-/// `keeps` tells whether an array above preserves unknown fields.
-fn prune(value: &mut Value, schema: &Value, is_root: bool, keeps: bool, place: &mut String, dropped: &mut Vec<String>) {
-    let keeps = keeps || is(schema, "x-kubernetes-preserve-unknown-fields");
-    let is_resource = is_root || is(schema, "x-kubernetes-embedded-resource");
-    let open = schema.get("additionalProperties") == Some(&Value::Bool(true));
-    let length = place.len();
-    match value {
-        Value::Object(members) => members.retain(|name, member| {
-            if is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                return true;
-            }
-            step(place, name);
-            let kept = match node_of(schema, name) {
-                Some(node) => {
-                    prune(member, node, false, false, place, dropped);
-                    true
+/// The position of a node that is pruned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PrunedNode {
+    Root,
+    Member,
+    /// An element of an array that preserves unknown fields.
+    PreservedElement,
+}
+
+/// Drops unknown fields.
+#[derive(Default)]
+struct Pruner {
+    /// The path of the current node.
+    place: String,
+    /// The paths of the dropped fields.
+    dropped: Vec<String>,
+}
+
+impl Pruner {
+    fn prune(&mut self, value: &mut Value, schema: &Value, node: PrunedNode) {
+        let keeps = node == PrunedNode::PreservedElement || is(schema, "x-kubernetes-preserve-unknown-fields");
+        let is_resource = node == PrunedNode::Root || is(schema, "x-kubernetes-embedded-resource");
+        let open = schema.get("additionalProperties") == Some(&Value::Bool(true));
+        let length = self.place.len();
+        match value {
+            Value::Object(members) => members.retain(|name, member| {
+                if is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                    return true;
                 }
-                None if keeps || open => true,
-                None => {
-                    dropped.push(place.clone());
-                    false
+                step(&mut self.place, name);
+                let is_kept = match node_of(schema, name) {
+                    Some(node) => {
+                        self.prune(member, node, PrunedNode::Member);
+                        true
+                    }
+                    None if keeps || open => true,
+                    None => {
+                        self.dropped.push(self.place.clone());
+                        false
+                    }
+                };
+                self.place.truncate(length);
+                is_kept
+            }),
+            Value::Array(elements) => {
+                let Some(node) = schema.get("items") else { return };
+                let position = if keeps { PrunedNode::PreservedElement } else { PrunedNode::Member };
+                for (i, element) in elements.iter_mut().enumerate() {
+                    self.place.push_str(&format!("[{i}]"));
+                    self.prune(element, node, position);
+                    self.place.truncate(length);
                 }
-            };
-            place.truncate(length);
-            kept
-        }),
-        Value::Array(elements) => {
-            let Some(node) = schema.get("items") else { return };
-            for (i, element) in elements.iter_mut().enumerate() {
-                place.push_str(&format!("[{i}]"));
-                prune(element, node, false, keeps, place, dropped);
-                place.truncate(length);
             }
+            _ => {}
         }
-        _ => {}
     }
 }
 

@@ -31,25 +31,27 @@ pub(super) fn rules_and_everything_else(
     found: &mut Findings,
 ) {
     let mut walk = RuleChecker { contributions: Vec::new(), total: 0, allowance };
-    let place = NodeBounds { cardinality: Some(1), items: None };
-    walk.node(definition, schema, root, path, &place, found);
+    let place = NodePosition { path: path.clone(), cardinality: Some(1), items: None };
+    walk.node(definition, schema, root, &place, found);
     found.run("CEL-012", |found| walk.total_is_bounded(path, found));
 }
 
 /// Position of a node.
 #[derive(Clone)]
-struct NodeBounds {
+struct NodePosition {
+    path: Path,
     /// Maximum number of values; `None` if unbounded.
     cardinality: Option<u64>,
     /// Path of the outermost `items` at or above the node.
     items: Option<Path>,
 }
 
-impl NodeBounds {
-    fn below(&self, most: Option<i64>) -> NodeBounds {
+impl NodePosition {
+    /// The position of a child with at most `most` values for each value of this node.
+    fn below(&self, path: Path, most: Option<i64>) -> NodePosition {
         let most = most.map(|most| u64::try_from(most).unwrap_or(0));
         let cardinality = self.cardinality.zip(most).map(|(above, most)| above.saturating_mul(most));
-        NodeBounds { cardinality, items: self.items.clone() }
+        NodePosition { path, cardinality, items: self.items.clone() }
     }
 
     /// Maximum number of evaluations of the rules of a node (CEL-011).
@@ -72,10 +74,10 @@ impl RuleChecker<'_> {
         node: &SchemaDefinition,
         schema: &Schema,
         rules: Option<&Arc<CompiledRules>>,
-        path: &Path,
-        place: &NodeBounds,
+        place: &NodePosition,
         found: &mut Findings,
     ) -> bool {
+        let path = &place.path;
         let (before, mut is_sound) = (found.error_count(), true);
         if self.allowance.is_over() || !keywords(node, schema, path, self.allowance, found) {
             return false;
@@ -85,13 +87,13 @@ impl RuleChecker<'_> {
             let child_path = step.below(path);
             let place = match step {
                 ChildStep::Items => {
-                    let below = place.below(node.max_items);
-                    NodeBounds { items: below.items.or_else(|| Some(child_path.clone())), ..below }
+                    let below = place.below(child_path, node.max_items);
+                    NodePosition { items: below.items.or_else(|| Some(below.path.clone())), ..below }
                 }
-                ChildStep::AdditionalProperties => place.below(node.max_properties),
-                _ => place.clone(),
+                ChildStep::AdditionalProperties => place.below(child_path, node.max_properties),
+                _ => NodePosition { path: child_path, ..place.clone() },
             };
-            is_sound &= self.node(child, schema, schema.rules.as_ref(), &child_path, &place, found);
+            is_sound &= self.node(child, schema, schema.rules.as_ref(), &place, found);
         }
         let at = path.child("x-kubernetes-validations");
         let before_texts = found.error_count();
@@ -114,7 +116,7 @@ impl RuleChecker<'_> {
         node: &SchemaDefinition,
         rules: &Arc<CompiledRules>,
         at: &Path,
-        place: &NodeBounds,
+        place: &NodePosition,
         found: &mut Findings,
     ) {
         if !rules.has_type() {

@@ -285,6 +285,13 @@ struct RuleEvaluator<'m> {
     kept: usize,
 }
 
+/// A value that rules are evaluated with.
+struct RuleInput<'v> {
+    decl: &'v Decl,
+    value: &'v Value,
+    old: Option<&'v Value>,
+}
+
 impl RuleEvaluator<'_> {
     /// Evaluates the rules of a node, then those of its elements, additional properties and properties (CEL-020).
     fn node(
@@ -363,7 +370,7 @@ impl RuleEvaluator<'_> {
             }
             match program.holds(decl, value, old, self.budget) {
                 Ok(true) => {}
-                Ok(false) => self.broken(rule, rules, decl, value, old, place)?,
+                Ok(false) => self.broken(rule, rules, &RuleInput { decl, value, old }, place)?,
                 Err(EvalError::Spent) => return self.exhausted("CEL-026", rule, place, ""),
                 Err(EvalError::Failed(text)) => {
                     let text = if self.is_secret { "it failed".into() } else { text };
@@ -380,11 +387,10 @@ impl RuleEvaluator<'_> {
         &mut self,
         rule: &CompiledRule,
         rules: &CompiledRules,
-        decl: &Decl,
-        value: &Value,
-        old: Option<&Value>,
+        input: &RuleInput<'_>,
         place: &RuleLocation,
     ) -> Result<(), Exhausted> {
+        let RuleInput { decl, value, old } = *input;
         let mut message = None;
         if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
             // The old value is known only if a rule of the node uses it.

@@ -25,11 +25,12 @@ use super::namespaces::{NamespaceError, NamespaceLabels};
 use super::unlisted::Unlisted;
 use crate::extension_client::{CallError, Client, ClientError, Clients};
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
-use engine::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
-use engine::extensions::errors::{AnswerError, RequestBodyError, ResponseBodyError};
+use engine::extensions::answers::Retry;
+use engine::extensions::errors::{AnswerError, RequestBodyError};
 use engine::extensions::{
-    BaseUrl, CallTarget, DISCOVERY, DiscoveryError, ExtensionRegistry, NotRegistered, PreparedPatchRequest,
-    RegisteredConfig, Registration, ResolvedHandler, first_value, sanitize,
+    BaseUrl, CallTarget, DISCOVER_VARIABLES, DISCOVERY, DiscoveryError, ExtensionRegistry, GENERATE_UPGRADE_PLAN,
+    HandlerRequest, HookRequest, NotRegistered, PlanRequest, PreparedPatchRequest, RegisteredConfig, Registration,
+    ResolvedHandler, VariablesRequest, sanitize,
 };
 use model::hub::{Hook, ObjectKey};
 use model::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
@@ -118,22 +119,13 @@ pub enum NotCalled {
     Client(#[from] ClientError),
 }
 
-/// Why a call has no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum CallFailure {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error(transparent)]
-    Body(#[from] ResponseBodyError),
-}
-
 /// Why an extension is not discovered.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     #[error("cannot discover the extension: {}", in_conditions(.0))]
     NotCalled(#[source] NotCalled),
     #[error("cannot discover the extension: {}", in_conditions(.0))]
-    Call(#[source] CallFailure),
+    Call(#[source] CallError),
     #[error(transparent)]
     Answer(#[from] DiscoveryError),
 }
@@ -280,29 +272,14 @@ impl ExtensionCaller {
         deadline: Instant,
     ) -> Result<Arc<[Value]>, ExtensionError> {
         let called = self.one(name, DISCOVER_VARIABLES, class, deadline).await?;
-        let request = variables_request(settings, called.extension.registration.settings())?;
-        let key = key(&[name, &called.extension.version, &request]);
-        if let Some(known) = self.variables.get(&key) {
-            return Ok(known);
-        }
-        let sent = self.call(&called, request, deadline).await?;
-        let (handler, size) = (called.handler.clone(), length(&sent));
-        let read = move || {
-            let variables = read_outcome(&sent, |outcome| answers::variables(&handler, outcome))?;
-            Ok::<_, AnswerError>((variables, sent.is_ok()))
-        };
-        let (variables, is_answered) = on_blocking_thread(size, read).await??;
-        let variables: Arc<[Value]> = variables.into();
-        if is_answered {
-            self.variables.put(key, variables.clone(), size);
-        }
-        Ok(variables)
+        let request = VariablesRequest::new(settings, called.extension.registration.settings())?;
+        self.cached(&self.variables, &called, request, deadline).await
     }
 
     /// The combined answer of all handlers of a lifecycle hook (HK-04, HK-07, RH-8.1 to RH-8.5). A run that ends before
     /// all were called fails; the next run calls the others, so that slow handlers are all called eventually.
     async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, ExtensionError> {
-        let HookCall { hook, cluster, request } = call;
+        let HookCall { hook, cluster, .. } = call;
         let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
         if called.is_empty() {
             return Ok(Found::Absent);
@@ -317,20 +294,19 @@ impl ExtensionCaller {
         }
         let mut all: Vec<((ObjectKey, AnswerKey), Retry)> = Vec::new();
         for one in called {
-            let request = with_settings(request, one.extension.registration.settings())?;
-            let key = (cluster.clone(), request_key(*hook, &one, &request));
-            if let Some(said) = self.begun.get(&key) {
-                all.push((key, said));
+            let request = HookRequest::new(call, one.extension.registration.settings())?;
+            let key = (cluster.clone(), answer_key(&one, &request.stable_body()));
+            if let Some(retry) = self.begun.get(&key) {
+                all.push((key, retry));
                 continue;
             }
-            let sent = self.call(&one, request.to_string(), deadline).await?;
-            match read_outcome(&sent, |outcome| Retry::from_answer(&one.handler, outcome)) {
-                Ok(said) => {
+            match self.exchange(&one, request, deadline).await?.answer {
+                Ok(retry) => {
                     // Until all have answered. A handler that blocks is called again.
-                    if said.after_seconds == 0 {
-                        self.begun.put(key.clone(), said.clone(), 1);
+                    if retry.after_seconds == 0 {
+                        self.begun.put(key.clone(), retry.clone(), 1);
                     }
-                    all.push((key, said));
+                    all.push((key, retry));
                 }
                 Err(source) => {
                     all.iter().for_each(|(key, _)| self.begun.remove(key));
@@ -339,7 +315,7 @@ impl ExtensionCaller {
             }
         }
         all.iter().for_each(|(key, _)| self.begun.remove(key));
-        let all: Vec<Retry> = all.into_iter().map(|(_, said)| said).collect();
+        let all: Vec<Retry> = all.into_iter().map(|(_, retry)| retry).collect();
         let answer = Retry::together(&all);
         if let HookAnswer::Retry { after_seconds, message } = &answer {
             let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
@@ -350,19 +326,16 @@ impl ExtensionCaller {
 
     /// The plan of an extension, cached by its start and end version (RH-9.5, PERF-04, RH-21.3).
     async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<PlannedVersions>, ExtensionError> {
-        const HOOK: &str = "GenerateUpgradePlan";
         let PlanCall { extension, cluster, request } = call;
-        let called = self.one(extension, HOOK, cluster, deadline).await?;
-        let request = with_settings(request, called.extension.registration.settings())?;
-        let version = |name: &str| request.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let way = ["fromControlPlaneKubernetesVersion", "fromWorkersKubernetesVersion", "toKubernetesVersion"];
-        let key = (format!("{extension} {cluster}"), way.map(version).join(" "));
+        let called = self.one(extension, GENERATE_UPGRADE_PLAN, cluster, deadline).await?;
+        let request = PlanRequest::new(request, called.extension.registration.settings())?;
+        let key = (format!("{extension} {cluster}"), request.versions().join(" "));
         if let Some(plan) = self.plans.get(&key) {
             return Ok(Found::Yes(plan));
         }
-        let sent = self.call(&called, request.to_string(), deadline).await?;
-        let plan = read_outcome(&sent, |outcome| answers::upgrade_plan(&called.handler, outcome))?;
-        if sent.is_ok() {
+        let Exchange { answer, size } = self.exchange(&called, request, deadline).await?;
+        let plan = answer?;
+        if size.is_some() {
             self.plans.put(key, plan.clone(), 1);
         }
         Ok(Found::Yes(plan))
@@ -371,21 +344,54 @@ impl ExtensionCaller {
     /// The answer of the extension of a patch. An extension gives equal requests equal answers (RH-23.5), so an answer
     /// holds for the next runs, and a Cluster without changes calls nothing.
     async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, ExtensionError> {
-        let hook = call.hook.name();
-        let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
-        let question = PreparedPatchRequest::new(call, called.extension.registration.settings())?;
-        let key = key(&[&call.extension, hook, &called.extension.version, question.body()]);
-        if let Some(known) = self.patches.get(&key) {
-            return Ok(Found::Yes(known));
+        let called = self.one(&call.extension, call.hook.name(), &call.cluster, deadline).await?;
+        let request = PreparedPatchRequest::new(call, called.extension.registration.settings())?;
+        self.cached(&self.patches, &called, request, deadline).await.map(Found::Yes)
+    }
+
+    /// The answer to a request, from the cache if it has the answer to an equal one. Answers to failed calls are not
+    /// cached.
+    async fn cached<R>(
+        &self,
+        cache: &ExpiringCache<AnswerKey, R::Answer>,
+        called: &ResolvedHandler,
+        request: R,
+        deadline: Instant,
+    ) -> Result<R::Answer, ExtensionError>
+    where
+        R: HandlerRequest<Answer: Clone + Send> + Send + 'static,
+    {
+        let key = answer_key(called, request.body());
+        if let Some(known) = cache.get(&key) {
+            return Ok(known);
         }
-        let sent = self.call(&called, question.body().to_owned(), deadline).await?;
-        let (handler, size) = (called.handler.clone(), length(&sent));
-        let read = move || (read_outcome(&sent, |outcome| question.answer(&handler, outcome)), sent.is_ok());
-        let (found, is_answered) = on_blocking_thread(size, read).await?;
-        if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
-            self.patches.put(key, said.clone(), size + size_of::<AnswerKey>());
+        let Exchange { answer, size } = self.exchange(called, request, deadline).await?;
+        let answer = answer?;
+        if let Some(size) = size.filter(|_| R::is_cacheable(&answer)) {
+            cache.put(key, answer.clone(), size + size_of::<AnswerKey>());
         }
-        Ok(found)
+        Ok(answer)
+    }
+
+    /// Calls a handler, and decodes its response.
+    async fn exchange<R>(
+        &self,
+        called: &ResolvedHandler,
+        request: R,
+        deadline: Instant,
+    ) -> Result<Exchange<R::Answer>, ExtensionError>
+    where
+        R: HandlerRequest<Answer: Send> + Send + 'static,
+    {
+        let response = self.call(called, request.body().to_owned(), deadline).await?;
+        let size = response.as_ref().ok().map(|response| response.get().len());
+        let handler = called.handler.clone();
+        let decode = move || match &response {
+            Ok(response) => request.decode(&handler, Ok(response)),
+            Err(failure) => request.decode(&handler, Err(&failure.to_string())),
+        };
+        let answer = on_blocking_thread(size.unwrap_or_default(), decode).await?;
+        Ok(Exchange { answer, size })
     }
 
     /// The handler with a name, if it may be called for an object (RH-7.1, RH-7.2).
@@ -428,8 +434,8 @@ impl ExtensionCaller {
         let handler = || called.handler.name().to_owned();
         let not_called = |source: NotCalled| ExtensionError::NotCalled { handler: handler(), source };
         let calls = self.calls_of(called.extension.registration.config());
-        let turn = timeout(QUEUEING, calls.acquire()).await;
-        let _turn = turn.map_err(|_| not_called(NotCalled::Busy))?;
+        let permit = timeout(QUEUEING, calls.acquire()).await;
+        let _permit = permit.map_err(|_| not_called(NotCalled::Busy))?;
         let sent = self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await;
         sent.map_err(not_called)
     }
@@ -457,39 +463,32 @@ impl ExtensionCaller {
         if started >= deadline {
             return Err(NotCalled::Late);
         }
-        let answered = client.call(target, request).await;
+        let response = client.call_json(target, request).await;
         let seconds = started.elapsed().as_secs_f64();
         self.metrics.extension_duration.get_or_create(&Requested { hook }).observe(seconds);
-        let outcome = answered.as_ref().map_or_else(CallError::outcome, |_| "answered");
+        let outcome = response.as_ref().map_or_else(CallError::outcome, |_| "answered");
         self.metrics.extension_requests.get_or_create(&Requests { hook, outcome }).inc();
-        Ok(answered.map_err(CallFailure::from).and_then(|answer| Ok(first_value(&answer)?.to_owned())))
+        Ok(response)
     }
 }
 
-/// The answer to a call, or why it failed.
-type CallResult = Result<Box<RawValue>, CallFailure>;
+/// The response to a call, or why it failed.
+type CallResult = Result<Box<RawValue>, CallError>;
 
-/// The key of a request to a handler of a hook: without metadata and status of the Cluster, which differ from run to
-/// run.
-fn request_key(hook: Hook, called: &ResolvedHandler, request: &Value) -> AnswerKey {
-    let mut request = request.clone();
-    if let Some(cluster) = request.get_mut("cluster").and_then(Value::as_object_mut) {
-        cluster.retain(|name, _| name == "spec");
-    }
-    key(&[hook.name(), &called.name, &called.extension.version, &request.to_string()])
+/// A call that was made.
+struct Exchange<T> {
+    answer: Result<T, AnswerError>,
+    /// The size of the response in bytes; `None` if the call failed.
+    size: Option<usize>,
 }
 
 /// The answer to a need: a failure is an answer, extensions that are not listed yet are none.
-fn answered<T>(said: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
-    match said {
+fn answered<T>(answer: Result<Found<T>, ExtensionError>) -> Result<Found<T>, Unlisted> {
+    match answer {
         Ok(found) => Ok(found),
         Err(ExtensionError::Unlisted(unlisted)) => Err(unlisted),
         Err(failed) => Ok(Found::Unreadable(failed.to_string())),
     }
-}
-
-fn length(sent: &CallResult) -> usize {
-    sent.as_ref().map_or(0, |answer| answer.get().len())
 }
 
 /// Runs `work`, on a blocking thread if `bytes` is large (DEC-44).
@@ -503,15 +502,9 @@ async fn on_blocking_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-/// Calls `read` with the answer to a call, or the message of its failure.
-fn read_outcome<T>(sent: &CallResult, read: impl FnOnce(Result<&RawValue, &str>) -> T) -> T {
-    match sent {
-        Ok(answer) => read(Ok(answer)),
-        Err(failure) => read(Err(&failure.to_string())),
-    }
-}
-
-fn key(parts: &[&str]) -> AnswerKey {
+/// The key of a request to a handler; that of a newer version of its ExtensionConfig differs.
+fn answer_key(called: &ResolvedHandler, request: &str) -> AnswerKey {
+    let parts = [&called.name, called.handler.hook(), &called.extension.version, request];
     let hash = digest(&SHA256, parts.join("\n").as_bytes());
     hash.as_ref().try_into().unwrap_or_default()
 }

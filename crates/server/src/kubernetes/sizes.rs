@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use serde::Deserialize;
 
 use super::address::Resource;
 use super::cache::Cache;
@@ -13,7 +12,7 @@ use super::list_watch::WatchSelection;
 use super::observations::{self, Observation, WatchedKind};
 use super::raw_object::RawObject;
 use crate::telemetry::metrics::Metrics;
-use golang::json::StringMap;
+use engine::impact::worker_state;
 use model::hub::{GROUP, ObjectKey, label};
 use model::wire::WireVersion;
 use model::world::{WorkerSet, WorkerState};
@@ -73,57 +72,6 @@ fn put(cache: &Cache, deployment: ObjectKey, state: Option<(WorkerSet, WorkerSta
 /// The worker set of a MachineDeployment, and its state; `None` without a topology.
 fn state(deployment: &RawObject) -> Option<(WorkerSet, WorkerState)> {
     worker_state(&deployment.key().namespace, deployment.text())
-}
-
-/// The same for the JSON of a MachineDeployment.
-pub fn worker_state(namespace: &str, deployment: &str) -> Option<(WorkerSet, WorkerState)> {
-    #[derive(Deserialize)]
-    struct DeploymentObject {
-        metadata: DeploymentMetadata,
-        spec: DeploymentSpec,
-        #[serde(default)]
-        status: DeploymentStatus,
-    }
-    #[derive(Deserialize)]
-    struct DeploymentMetadata {
-        #[serde(default)]
-        labels: StringMap,
-        #[serde(default)]
-        generation: i64,
-    }
-    #[derive(Deserialize)]
-    struct DeploymentSpec {
-        replicas: i64,
-        #[serde(default)]
-        template: DeploymentTemplate,
-    }
-    #[derive(Default, Deserialize)]
-    struct DeploymentTemplate {
-        #[serde(default)]
-        spec: TemplateSpec,
-    }
-    #[derive(Default, Deserialize)]
-    struct TemplateSpec {
-        #[serde(default)]
-        version: Box<str>,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct DeploymentStatus {
-        observed_generation: Option<i64>,
-        replicas: Option<i64>,
-        up_to_date_replicas: Option<i64>,
-    }
-
-    let DeploymentObject { metadata: DeploymentMetadata { labels, generation }, spec, status } =
-        serde_json::from_str(deployment).ok()?;
-    let cluster = ObjectKey::new(namespace, labels.get(label::CLUSTER_NAME)?);
-    let name = labels.get(label::DEPLOYMENT_NAME)?.to_owned();
-    let counts =
-        status.replicas.zip(status.up_to_date_replicas).filter(|_| status.observed_generation == Some(generation));
-    let outdated = counts.map(|(all, current)| all.saturating_sub(current).max(0));
-    let state = WorkerState { replicas: spec.replicas, outdated, version: spec.template.spec.version };
-    Some((WorkerSet { cluster, name }, state))
 }
 
 #[cfg(test)]

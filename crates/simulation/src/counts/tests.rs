@@ -144,7 +144,7 @@ impl RolloutScenario {
     }
 
     /// The machines deleted with their Cluster: the desired number of each object, as in plans (ROLL-16).
-    fn asked_for(&self) -> Counts {
+    fn predicted_deletion(&self) -> Counts {
         let all = self.simulation.objects().everything_of(&self.key);
         let part = |object: &Object| match object.kind() {
             "MachineDeployment" => {
@@ -179,19 +179,19 @@ impl RolloutScenario {
 
 /// The numbers of a plan; unknown ones are taken from the actual counts, if those are not lower and the plan gives a
 /// reason.
-fn reported_counts(rolls: &[Roll], happened: &Counts) -> Counts {
-    let mut told = Counts::new();
+fn reported_counts(rolls: &[Roll], actual: &Counts) -> Counts {
+    let mut predicted = Counts::new();
     let is_counted = |roll: &&Roll| {
         matches!(roll.part, TopologyPart::ControlPlane | TopologyPart::Worker(_, _)) && roll.kind != "MachinePool"
     };
     for roll in rolls.iter().filter(is_counted) {
         let part = roll.part.to_string();
         let machines = roll.machines;
-        let known = happened.get(&part).copied().unwrap_or_default();
+        let known = actual.get(&part).copied().unwrap_or_default();
         // Times in the future are after the end of these rollouts.
         let replaced = if roll.from.is_none() { machines.replaced } else { Some(0) };
         let numbers = [replaced, machines.removed, machines.added, machines.outdated_until_deleted];
-        let sums = told.entry(part.clone()).or_default();
+        let sums = predicted.entry(part.clone()).or_default();
         for (i, number) in numbers.into_iter().enumerate() {
             if number.is_none() {
                 assert!(roll.reason.contains("number of its machines"), "{}", roll.reason);
@@ -200,8 +200,8 @@ fn reported_counts(rolls: &[Roll], happened: &Counts) -> Counts {
             sums[i] += number.unwrap_or(known[i]);
         }
     }
-    told.retain(|_, counts| *counts != [0; 4]);
-    told
+    predicted.retain(|_, counts| *counts != [0; 4]);
+    predicted
 }
 
 /// Planned and actual counts.
@@ -209,8 +209,8 @@ fn compared(before: &Scene, after: &Scene) -> (Counts, Counts, Vec<Roll>) {
     let rolls = planned(before, after);
     let mut world = RolloutScenario::for_scene(before);
     world.edit(before, after);
-    let happened = world.finish();
-    (reported_counts(&rolls, &happened), happened, rolls)
+    let actual = world.finish();
+    (reported_counts(&rolls, &actual), actual, rolls)
 }
 
 /// Circumstances of an edit.
@@ -241,13 +241,13 @@ fn compared_in(circumstance: Circumstance, before: &Scene, after: &Scene) -> (Co
             assert_eq!(world.counts(), nothing, "nothing happens during a pause");
             let rolls = planned(before, after);
             world.edit(&paused, after);
-            let happened = world.finish();
-            (reported_counts(&rolls, &happened), happened, rolls)
+            let actual = world.finish();
+            (reported_counts(&rolls, &actual), actual, rolls)
         }
         Circumstance::Deleted => {
             let mut world = RolloutScenario::for_scene(before);
-            let told = world.asked_for();
-            (told, world.delete_cluster(), Vec::new())
+            let predicted = world.predicted_deletion();
+            (predicted, world.delete_cluster(), Vec::new())
         }
     }
 }
@@ -264,9 +264,9 @@ fn circumstances() -> impl Strategy<Value = Circumstance> {
 
 /// Equal planned and actual counts of an edit.
 fn of_edit(before: &Scene, after: &Scene) -> Counts {
-    let (told, happened, rolls) = compared(before, after);
-    assert_eq!(told, happened, "{rolls:#?}");
-    happened
+    let (predicted, actual, rolls) = compared(before, after);
+    assert_eq!(predicted, actual, "{rolls:#?}");
+    actual
 }
 
 fn of_part(part: &str, counts: [i64; 4]) -> Counts {
@@ -406,8 +406,8 @@ fn a_number_that_an_autoscaler_sets_is_not_known_and_the_plan_says_so() {
     });
     let before = forge().at("Cluster", "/spec/topology/workers/machineDeployments/0", worker);
     let after = before.clone().at(SMITH, "/spec/template/spec/size", json!("huge"));
-    let (_, happened, rolls) = compared(&before, &after);
-    assert_eq!(happened, of_part(MD, [2, 0, 0, 0]));
+    let (_, actual, rolls) = compared(&before, &after);
+    assert_eq!(actual, of_part(MD, [2, 0, 0, 0]));
     let [roll] = &rolls[..] else { panic!("{rolls:#?}") };
     assert_eq!((roll.machines.replaced, roll.machines.at_least), (None, 2));
     assert!(
@@ -651,8 +651,8 @@ proptest! {
         circumstance in circumstances(),
     ) {
         let (before, after) = edit(&forge(), [one, other], &VERSIONS);
-        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
-        prop_assert_eq!(told, happened, "{:?}: {:#?}", circumstance, rolls);
+        let (predicted, actual, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(predicted, actual, "{:?}: {:#?}", circumstance, rolls);
     }
 
     #[test]
@@ -664,8 +664,8 @@ proptest! {
     ) {
         let (before, after) = edit(&forge(), [one, other], &VERSIONS);
         let (before, after) = (with_control_plane(&before, kind), with_control_plane(&after, kind));
-        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
-        prop_assert_eq!(told, happened, "{:?} {}: {:#?}", circumstance, kind, rolls);
+        let (predicted, actual, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(predicted, actual, "{:?} {}: {:#?}", circumstance, kind, rolls);
     }
 
     #[test]
@@ -676,8 +676,8 @@ proptest! {
     ) {
         let versions = ["v1.32.0", "v1.32.9", "v1.33.5", "v1.34.2"];
         let (before, after) = edit(&embedded(), [one, other], &versions);
-        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
-        prop_assert_eq!(told, happened, "{:?}: {:#?}", circumstance, rolls);
+        let (predicted, actual, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(predicted, actual, "{:?}: {:#?}", circumstance, rolls);
     }
 }
 

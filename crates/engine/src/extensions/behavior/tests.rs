@@ -9,7 +9,7 @@ use model::hub::ObjectKey;
 use model::world::{PatchCall, PatchHook};
 
 /// A request with a template of machines, a template of a cluster, and the variables `size` and `zone`.
-fn question(hook: PatchHook) -> PreparedPatchRequest {
+fn request(hook: PatchHook) -> PreparedPatchRequest {
     let item = |kind: &str| {
         let object = json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "small"},
             "spec": {"template": {"spec": {"list": ["a"]}}}});
@@ -77,7 +77,7 @@ fn findings(answer: impl Fn(&Value) -> Value) -> Vec<String> {
 fn found(hook: PatchHook, answer: impl Fn(&Value) -> Reply) -> Vec<String> {
     let always_set = BTreeSet::from(["size".to_owned()]);
     let send = |body: &str| answer(&serde_json::from_str(body).unwrap());
-    let all = check_patch(&question(hook), &always_set, &send);
+    let all = check_patch(&request(hook), &always_set, &send);
     all.into_iter().map(|finding| format!("{} {}: {}", finding.level, finding.rule, finding.message)).collect()
 }
 
@@ -237,7 +237,7 @@ fn other_handlers_are_called_twice() {
 #[test]
 fn an_order_that_has_an_effect_is_found() {
     // RH-10.10
-    let question = question(PatchHook::GeneratePatches);
+    let request = request(PatchHook::GeneratePatches);
     let adds = |field: &'static str, value: i32| {
         move |body: &str| {
             let request: Value = serde_json::from_str(body).unwrap();
@@ -246,8 +246,8 @@ fn an_order_that_has_an_effect_is_found() {
         }
     };
     let (size, other_size, zone) = (adds("size", 1), adds("size", 2), adds("zone", 1));
-    assert_eq!(check_order((&question, &size), (&question, &zone)), None);
-    let found = check_order((&question, &size), (&question, &other_size)).unwrap();
+    assert_eq!(check_order((&request, &size), (&request, &zone)), None);
+    let found = check_order((&request, &size), (&request, &other_size)).unwrap();
     let want = "the result depends on the order of the patches: MachineTemplate small /spec/template/spec/size";
     assert_eq!((found.level, &*found.message), (Level::Warning, want));
 }

@@ -117,7 +117,7 @@ impl Planner<'_> {
         if !difference.is_empty() {
             self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Update)?;
             let reason = update_reason(&difference);
-            self.update(part, sent, origins, difference, reason, current);
+            self.update(PlannedWrite { part, sent, origins, difference, reason }, current);
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Planner<'_> {
         if !difference.is_in_spec {
             if !difference.is_empty() {
                 let reason = "only its metadata changes, no machine is replaced".to_owned();
-                self.update(part, sent, origins, difference, reason, current);
+                self.update(PlannedWrite { part, sent, origins, difference, reason }, current);
             }
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl Planner<'_> {
         sent.set(paths::metadata::NAME, json!(name))?;
         sent.remove(paths::metadata::UID);
         let reason = "its spec changes; templates are replaced, not updated".to_owned();
-        self.write(StepAction::Rotate, part, sent, origins, difference, reason);
+        self.write(StepAction::Rotate, PlannedWrite { part, sent, origins, difference, reason });
         if let Some(step) = self.steps.last_mut() {
             step.replaces = Some(old);
         }
@@ -188,7 +188,8 @@ impl Planner<'_> {
     /// Creates a template that replaces a deleted one (ROT-13).
     fn replace_lost(&mut self, part: TopologyPart, sent: Object, origins: &Origins, lost: String) {
         let reason = format!("{lost:?} is referenced and does not exist");
-        self.write(StepAction::Rotate, part, sent, origins, ObjectDifference::none(), reason);
+        let difference = ObjectDifference::none();
+        self.write(StepAction::Rotate, PlannedWrite { part, sent, origins, difference, reason });
         if let Some(step) = self.steps.last_mut() {
             step.replaces = Some(lost);
         }
@@ -498,35 +499,20 @@ impl Planner<'_> {
         }
         let difference = ObjectDifference::none();
         let reason = "the topology defines it and it does not exist".to_owned();
-        self.write(StepAction::Create, part, sent, origins, difference, reason);
+        self.write(StepAction::Create, PlannedWrite { part, sent, origins, difference, reason });
         Ok(())
     }
 
     /// Changes an object in place. The API server rejects the write if `current` has changed meanwhile (SSA-24).
-    fn update(
-        &mut self,
-        part: TopologyPart,
-        sent: Object,
-        origins: &Origins,
-        difference: ObjectDifference,
-        reason: String,
-        current: &Arc<Object>,
-    ) {
-        self.write(StepAction::Apply, part, sent, origins, difference, reason);
+    fn update(&mut self, write: PlannedWrite<'_>, current: &Arc<Object>) {
+        self.write(StepAction::Apply, write);
         if let Some(step) = self.steps.last_mut() {
             step.current = (!self.comparison.world.is_offline()).then(|| current.clone());
         }
     }
 
-    fn write(
-        &mut self,
-        action: StepAction,
-        part: TopologyPart,
-        sent: Object,
-        origins: &Origins,
-        difference: ObjectDifference,
-        reason: String,
-    ) {
+    fn write(&mut self, action: StepAction, write: PlannedWrite<'_>) {
+        let PlannedWrite { part, sent, origins, difference, reason } = write;
         self.steps.push(PlanStep {
             action,
             part,
@@ -557,6 +543,15 @@ impl Planner<'_> {
             certainty: Certainty::Exact,
         });
     }
+}
+
+/// The write of an object.
+struct PlannedWrite<'o> {
+    part: TopologyPart,
+    sent: Object,
+    origins: &'o Origins,
+    difference: ObjectDifference,
+    reason: String,
 }
 
 /// A change that the engine makes by itself.

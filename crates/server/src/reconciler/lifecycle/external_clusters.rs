@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::kind_watch::{MOST, ObjectSizes, WatchProgress};
 use super::store::{ConnectionChange, LifecycleStore};
-use super::watches::{OF_WORKLOADS, follow_workload};
+use super::watches::{OF_WORKLOADS, WorkloadKind, follow_workload};
 use crate::kubernetes::bounded::Bounded;
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::workload::{WorkloadLink, Workloads};
@@ -271,7 +271,8 @@ impl WorkloadConnection {
         for (group, kind) in OF_WORKLOADS {
             let (client, sizes) = (bounded.client.clone(), Some(ObjectSizes::new(taken.clone())));
             let name = format!("{kind} of workload cluster {cluster}");
-            let reports = follow_workload(&shared.store, &shared.metrics, cluster, client, (group, kind), name, sizes);
+            let workload_kind = WorkloadKind { group, kind, name, sizes };
+            let reports = follow_workload(&shared.store, &shared.metrics, cluster, client, workload_kind);
             watches.spawn(forward(kind, reports, sender.clone()));
         }
         let kubeconfig = link.kubeconfig;

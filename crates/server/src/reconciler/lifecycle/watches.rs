@@ -207,9 +207,8 @@ impl WorkloadWatches {
         }
         let mut watches = JoinSet::new();
         for (group, kind) in OF_WORKLOADS {
-            let name = kind.to_owned();
-            let reports =
-                follow_workload(&self.store, &self.metrics, cluster, client.clone(), (group, kind), name, None);
+            let workload_kind = WorkloadKind { group, kind, name: kind.to_owned(), sizes: None };
+            let reports = follow_workload(&self.store, &self.metrics, cluster, client.clone(), workload_kind);
             watches.spawn(reports.for_each(async |_| {}));
         }
         running.insert(cluster.clone(), watches);
@@ -226,16 +225,24 @@ impl WorkloadWatches {
     }
 }
 
-/// Follows a kind of a workload cluster; `name` is its name in logs.
+/// A watched kind of a workload cluster.
+pub(super) struct WorkloadKind {
+    pub group: &'static str,
+    pub kind: &'static str,
+    /// The name in logs.
+    pub name: String,
+    pub sizes: Option<ObjectSizes>,
+}
+
+/// Follows a kind of a workload cluster.
 pub(super) fn follow_workload(
     store: &Arc<LifecycleStore>,
     metrics: &Arc<Metrics>,
     cluster: &ObjectKey,
     client: kube::Client,
-    (group, kind): (&'static str, &'static str),
-    name: String,
-    sizes: Option<ObjectSizes>,
+    workload_kind: WorkloadKind,
 ) -> impl Stream<Item = WatchProgress> + Send + use<> {
+    let WorkloadKind { group, kind, name, sizes } = workload_kind;
     let resource = Resource::known(group, "v1", kind);
     let (workload, kind) = (Some(cluster.clone()), GroupKind::new(group, kind));
     let watch = KindWatch { store: store.clone(), workload, kind, contract: None, sizes };
