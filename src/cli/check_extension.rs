@@ -87,7 +87,8 @@ pub(super) fn run(options: &CheckExtensionArgs) -> Result<ExitCode> {
 fn with_samples(mut fold: TopologySimulator, facts: &Arc<Facts>, side: &RolloutSide) -> Result<TopologySimulator> {
     for class in facts.class_keys() {
         let Found::Yes(found) = facts.class(class) else { continue };
-        let Some(version) = sample_clusters::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none())
+        let Some(version) =
+            sample_clusters::version(&[&found], &[facts]).filter(|_| facts.user_keys(class).next().is_none())
         else {
             continue;
         };

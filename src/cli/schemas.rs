@@ -84,7 +84,7 @@ impl<'a> Inspector<'a> {
     }
 
     fn check_sample(&self, class: &ObjectKey, found: &Class) -> Option<Checks> {
-        let version = sample_clusters::version(&[found])?;
+        let version = sample_clusters::version(&[found], &[self.fold.facts()])?;
         let key = sample_clusters::key(class, &[self.facts]);
         SampleExtent::EACH.into_iter().find_map(|extent| {
             let draft = Draft::generate(found, &key, &version, extent, self.settings);

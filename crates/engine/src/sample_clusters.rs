@@ -13,13 +13,15 @@ use serde_json::{Map, Value, json};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
 use golang::json;
-use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
+use model::hub::contract::definition_name;
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey, group_of, version_of};
 use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
-/// The Kubernetes version of samples, if the class lists none.
-const VERSION: &str = "v1.34.0";
+/// Kubernetes versions of samples, if the class lists none: the first that the control plane accepts. Distributions demand
+/// their builds.
+const VERSIONS: [&str; 4] = ["v1.34.0", "v1.34.0+rke2r1", "v1.34.0+k3s1", "v1.34.0+k0s.0"];
 /// Machines of a control plane: the number in production, so that a rollout has the same steps.
 const CONTROL_PLANE: u32 = 3;
 /// Machines of each worker set.
@@ -43,12 +45,29 @@ fn name(prefix: &str, class: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list.
-pub fn version(classes: &[&ClusterClass]) -> Option<String> {
+/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list. Without a list, one
+/// that the definitions of the control planes accept, if they are known.
+pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
     let mut lists = classes.iter().map(|class| &*class.spec.kubernetes_versions).filter(|list| !list.is_empty());
-    let Some(first) = lists.next() else { return Some(VERSION.to_owned()) };
+    let Some(first) = lists.next() else {
+        let is_accepted = |version: &&str| {
+            classes.iter().all(|class| facts.iter().all(|facts| accepts_version(class, facts, version)))
+        };
+        return Some(VERSIONS.into_iter().find(is_accepted).unwrap_or(VERSIONS[0]).to_owned());
+    };
     let rest: Vec<&[String]> = lists.collect();
     first.iter().rev().find(|version| rest.iter().all(|list| list.contains(version))).cloned()
+}
+
+/// Whether the definition of a class's control plane, if it is known, accepts a version.
+fn accepts_version(class: &ClusterClass, facts: &Facts, version: &str) -> bool {
+    let template = &class.spec.control_plane.template_ref;
+    let name = definition_name(group_of(&template.api_version), template.kind.trim_end_matches("Template"));
+    let Some(Found::Yes(definition)) = facts.objects().map(|objects| objects.definition(&name)) else { return true };
+    match definition.resource_schema(version_of(&template.api_version)) {
+        Some(Ok(schema)) => schema.accepts(&["spec", "version"], &json!(version)),
+        _ => true,
+    }
 }
 
 /// A Cluster that a class describes.
@@ -217,7 +236,7 @@ pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
     for class in files.class_keys() {
         let is_used = [&facts, files].into_iter().any(|facts| facts.user_keys(class).next().is_some());
         let Found::Yes(found) = facts.class(class) else { continue };
-        let Some(version) = version(&[&found]).filter(|_| !is_used) else { continue };
+        let Some(version) = version(&[&found], &[&facts, files]).filter(|_| !is_used) else { continue };
         let key = key(class, &[&facts, files]);
         let draft = Draft::generate(&found, &key, &version, SampleExtent::Whole, &settings);
         if let Ok(cluster) = Cluster::decode(WireVersion::V1Beta2, &draft.value.to_string()) {
@@ -230,6 +249,8 @@ pub fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::hub::ResourceDefinition;
+    use model::world::ObjectSet;
 
     #[test]
     fn names_are_labels_and_different() {
@@ -251,10 +272,33 @@ mod tests {
             serde_json::from_value(json!({"spec": {"kubernetesVersions": versions}})).unwrap()
         };
         let (none, old, new) = (class(&[]), class(&["v1.32.0", "v1.33.0"]), class(&["v1.33.0", "v1.34.0"]));
-        assert_eq!(version(&[&none]).as_deref(), Some(VERSION));
+        let version = |classes: &[&ClusterClass]| version(classes, &[]);
+        assert_eq!(version(&[&none]).as_deref(), Some(VERSIONS[0]));
         assert_eq!(version(&[&old]).as_deref(), Some("v1.33.0"));
         assert_eq!(version(&[&none, &new]).as_deref(), Some("v1.34.0"));
         assert_eq!(version(&[&old, &new]).as_deref(), Some("v1.33.0"));
         assert_eq!(version(&[&old, &class(&["v1.34.0"])]), None);
+    }
+
+    #[test]
+    fn the_version_is_one_that_the_control_plane_accepts() {
+        let reference =
+            json!({"apiVersion": "controlplane.example.com/v1", "kind": "BuildControlPlaneTemplate", "name": "t"});
+        let class: ClusterClass =
+            serde_json::from_value(json!({"spec": {"controlPlane": {"templateRef": reference}}})).unwrap();
+        let facts = |pattern: &str| {
+            let version = json!({"type": "object", "properties": {"version": {"type": "string", "pattern": pattern}}});
+            let definition = json!({"kind": "CustomResourceDefinition", "spec": {"versions": [
+                {"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": version}}}}]}});
+            let mut objects = ObjectSet::default();
+            let definition = ResourceDefinition::from_object(&definition).unwrap();
+            objects.put_definition("buildcontrolplanes.controlplane.example.com".to_owned(), Arc::new(definition));
+            Facts::default().with_objects(objects)
+        };
+        let chosen = |pattern: &str| version(&[&class], &[&facts(pattern)]);
+        assert_eq!(chosen(r"(v\d\.\d{2}\.\d+\+rke2r\d)|^$").as_deref(), Some("v1.34.0+rke2r1"));
+        assert_eq!(chosen("k0s").as_deref(), Some("v1.34.0+k0s.0"));
+        assert_eq!(chosen("^v1").as_deref(), Some("v1.34.0"));
+        assert_eq!(chosen("^never$").as_deref(), Some("v1.34.0"), "none is better");
     }
 }

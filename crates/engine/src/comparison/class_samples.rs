@@ -210,7 +210,8 @@ impl Attempt<'_, '_> {
     /// When no sample is valid.
     fn pair(&self) -> Result<SamplePair, SampleError> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
-        let version = sample_clusters::version(&all).ok_or(SampleError::NoCommonVersion)?;
+        let version = sample_clusters::version(&all, &[self.before.fold.facts(), self.after.fold.facts()])
+            .ok_or(SampleError::NoCommonVersion)?;
         let draft = |class: &Class, extent| Draft::generate(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {

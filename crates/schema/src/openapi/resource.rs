@@ -78,6 +78,12 @@ impl ResourceSchema {
         Ok(ResourceSchema { openapi, compiled: Schema::compile_within(&definition, allowance)? })
     }
 
+    /// Whether a value is valid for the field at a path of property names. Any value is, for a field that is not declared.
+    pub fn accepts(&self, path: &[&str], value: &Value) -> bool {
+        let node = path.iter().try_fold(&self.compiled, |node, name| node.properties.get(name));
+        node.is_none_or(|node| node.violations(value).is_empty())
+    }
+
     /// Drops unknown fields; returns their paths, as `spec.list[0].name`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut pruner = Pruner::default();
