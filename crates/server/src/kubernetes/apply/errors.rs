@@ -11,10 +11,12 @@ use model::hub::{ObjectRef, WrongType};
 pub enum ApplyError {
     /// Without the name, which is another the next time: a condition that changes with every attempt would wake its
     /// Cluster each time (RS-36).
-    #[error("failed to create {what}{}", listed(.source))]
+    #[error("failed to create {what}{}{detail}", if .detail.is_empty() { "" } else { ": " })]
     Create {
         /// `Kind.group`.
         what: String,
+        /// The errors of the API server, without the name.
+        detail: String,
         source: Box<ApiRequestError>,
     },
     #[error("failed to update {object}: {source}")]
@@ -77,7 +79,7 @@ impl ApplyError {
     pub(super) fn create(object: &ObjectRef, source: ApiRequestError) -> Self {
         let group = object.group();
         let what = if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) };
-        ApplyError::Create { what, source: Box::new(source) }
+        ApplyError::Create { what, detail: listed(&source, &object.key.name), source: Box::new(source) }
     }
 
     pub(in crate::kubernetes) fn update(object: &ObjectRef, source: ApiRequestError) -> Self {
@@ -89,12 +91,25 @@ impl ApplyError {
     }
 }
 
-/// What an API server says is wrong with a new object, without what names it (RS-36).
-fn listed(source: &ApiRequestError) -> String {
+/// Maximum length of the message of an API server that becomes part of a condition, in bytes.
+const MAX_MESSAGE: usize = 1024;
+
+/// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message, such
+/// as that of a field that the schema does not declare. A message that may be another at the next attempt is left out.
+fn listed(source: &ApiRequestError, name: &str) -> String {
     let ApiRequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes: Vec<_> = causes.map(|cause| format!("{}: {}: {}", cause.reason, cause.field, cause.message)).collect();
-    if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) }
+    if !causes.is_empty() {
+        return causes.join(", ");
+    }
+    let is_about_the_object = matches!(status.code, 400 | 403 | 404 | 422) || status.message.contains("typed patch");
+    if !is_about_the_object || name.is_empty() {
+        return String::new();
+    }
+    let message = status.message.replace(name, "\u{2026}");
+    let end = message.floor_char_boundary(MAX_MESSAGE);
+    message[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -137,9 +152,24 @@ mod tests {
                     FieldValueRequired: spec.site: missing";
         assert_eq!(text("blue-x7k2p", cause.clone()), want);
         assert_eq!(text("blue-x7k2p", cause.clone()), text("blue-bcdfg", cause));
-        assert_eq!(text("blue-x7k2p", json!([])), "failed to create ForgeMachineTemplate.g.io");
+        let unnamed = "failed to create ForgeMachineTemplate.g.io: \u{2026} is invalid";
+        assert_eq!(text("blue-x7k2p", json!([])), unnamed);
+        assert_eq!(text("blue-bcdfg", json!([])), unnamed);
         let silent = ApplyError::create(&object("blue-x7k2p"), ApiRequestError::TimedOut);
         assert_eq!(silent.to_string(), "failed to create ForgeMachineTemplate.g.io");
+    }
+
+    #[test]
+    fn the_error_of_a_create_names_an_undeclared_field() {
+        // RS-36
+        let message = "failed to create typed patch object (ns/blue-x7k2p; g.io/v1, Kind=ForgeMachineTemplate): \
+                       .spec.template.spec.volumes[0].mountPath: field not declared in schema";
+        let error = |code| ApplyError::create(&object("blue-x7k2p"), said(code, message, json!([]))).to_string();
+        let want = "failed to create ForgeMachineTemplate.g.io: failed to create typed patch object (ns/\u{2026}; g.io/v1, \
+                    Kind=ForgeMachineTemplate): .spec.template.spec.volumes[0].mountPath: field not declared in schema";
+        assert_eq!((error(500), error(400)), (want.to_owned(), want.to_owned()));
+        let overloaded = ApplyError::create(&object("blue"), said(503, "blue is away for 3 s", json!([])));
+        assert_eq!(overloaded.to_string(), "failed to create ForgeMachineTemplate.g.io");
     }
 
     #[test]
