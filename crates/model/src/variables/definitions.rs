@@ -170,6 +170,11 @@ impl DefaultValue {
 }
 
 impl CompiledVariable {
+    /// The value that a Cluster without this variable gets, with the defaults inside it.
+    pub fn default_value(&self) -> Option<&Value> {
+        self.addition.as_ref().map(|addition| &addition.value)
+    }
+
     /// Compiles a variable; `live` accounts the memory of all variables.
     ///
     /// # Errors

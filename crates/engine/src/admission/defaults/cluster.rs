@@ -14,7 +14,7 @@ use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict}
 use model::hub::{Cluster, Kind, Topology};
 use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
-use schema::field::{Findings, Path};
+use schema::field::{FieldError, Findings, Path};
 
 /// The rules of this file in the order in which they run.
 pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = ListedRule> {
@@ -79,7 +79,10 @@ pub(in crate::admission) fn default(
             }
         }
     }
-    let (errors, warnings) = found.into_parts();
+    let (mut errors, warnings) = found.into_parts();
+    if let Some(old) = old.filter(|_| errors.iter().any(|error| error.rule == "VAR-V-004")) {
+        explain_leftover_defaults(cluster, old, world, &mut errors);
+    }
     // CL-D-009: a denied request has no patch.
     match errors.is_empty() {
         true => {
@@ -124,6 +127,35 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
             Path::new("spec.topology.classRef.name"),
             "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
         );
+    }
+}
+
+/// Adds to the errors of a rebase which values are defaults of the old class, and how to remove them (DEC-112).
+fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, errors: &mut [FieldError]) {
+    let (Some(new_key), Some(old_key), Some(topology)) = (cluster.class_key(), old.class_key(), cluster.topology())
+    else {
+        return;
+    };
+    if new_key == old_key {
+        return;
+    }
+    let Found::Yes(class) = world.class(&old_key) else { return };
+    let Some(variables) = class.variables() else { return };
+    for (position, value) in topology.variables.iter().enumerate() {
+        let default = variables.get(&value.name).and_then(|variable| variable.default_value());
+        let written = value.value.as_ref().and_then(|raw| golang::json::value(raw.get()).ok());
+        if default.is_none() || default != written.as_ref() {
+            continue;
+        }
+        let path = Path::new("spec.topology.variables").key(&value.name);
+        for error in errors.iter_mut().filter(|error| error.rule == "VAR-V-004" && error.path == path) {
+            error.detail = format!(
+                "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain it: \
+                 change the class and remove the value in one patch, with {{\"op\": \"remove\", \"path\": \
+                 \"/spec/topology/variables/{position}\"}}",
+                error.detail, old_key.name
+            );
+        }
     }
 }
 
