@@ -31,7 +31,7 @@ impl ErrorRow {
 
     /// The error of an object of `version` whose fields have the names of another version (DEC-32).
     pub(super) fn other_version(version: WireVersion, misplaced: &[String]) -> Self {
-        let other = if version == WireVersion::V1Beta2 { WireVersion::V1Beta1 } else { WireVersion::V1Beta2 };
+        let other = version.other();
         let detail = format!(
             "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or rename \
              the fields: {}",

@@ -169,7 +169,7 @@ impl<'a> ResultRow<'a> {
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
-        if let Some(version) = manifest.version().filter(|_| !errors.is_empty() && !review.misplaced.is_empty()) {
+        if let Some(version) = manifest.version().filter(|_| !errors.is_empty() && review.misplaced.len() > 1) {
             errors.retain(|error| !error.follows_from(&review.misplaced));
             errors.insert(0, ErrorRow::other_version(version, &review.misplaced));
         }

@@ -99,16 +99,18 @@ fn failures_of_a_spec_are_explained_with_an_example() {
 
 /// Code that reads the phase of an object: its path, its name where no value follows, or the function that returns it.
 static READS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"status\.phase\b|"/?(?:status/)?phase"\s*[^\s:]|conditions::(?:phase\b|\{[^}]*\bphase\b)"#).unwrap()
+    Regex::new(r#"status\.phase\b|status::PHASE\b|\.phase\(\)|"/?(?:status/)?phase"\s*[^\s:]|conditions::(?:phase\b|\{[^}]*\bphase\b)"#).unwrap()
 });
 
 /// Code that sets the phase, in one call.
 static SETS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*"status\.phase""#).unwrap());
+    LazyLock::new(|| Regex::new(r#"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*(?:paths::)?status::PHASE"#).unwrap());
 
 /// Files that may read phases, each with the reason.
-const MAY_READ: [(&str, &str); 7] = [
+const MAY_READ: [(&str, &str); 9] = [
     ("crates/model/src/crd/", "columns, and schemas"),
+    ("crates/model/src/hub/object/fields.rs", "the function for those who show it"),
+    ("crates/model/src/hub/paths.rs", "the path"),
     ("crates/apiserver/src/", "the API server: columns and field selectors"),
     ("crates/machines/src/lifecycle/conditions.rs", "the function for those who show it"),
     ("crates/machines/src/lifecycle/machine/pods.rs", "the phase of a Pod"),

@@ -302,7 +302,7 @@ pub struct ObjectReview {
     /// Warnings besides those of the verdict.
     pub warnings: Vec<String>,
     pub verdict: Verdict,
-    /// Unknown fields that have another name in the version of the object.
+    /// Unknown fields that the other version has, under another name than the version of the object.
     pub misplaced: Vec<String>,
 }
 
@@ -319,7 +319,7 @@ struct DroppedField {
     field: String,
     /// The reaction of the API server.
     reaction: String,
-    /// Whether the version of the object has another field in its place.
+    /// Whether the version of the object has another field in its place, and the other version has it.
     is_misplaced: bool,
 }
 
@@ -332,7 +332,9 @@ fn dropped(kind: Kind, version: WireVersion, object: &Value, found: &mut Finding
         if let Some(instead) = instead {
             reaction.push_str(&format!("; {version} has {instead} in its place"));
         }
-        DroppedField { field, reaction, is_misplaced: instead.is_some() }
+        // A name that neither version has belongs to no version.
+        let is_misplaced = instead.is_some() && crd::instead(version.other().schema_version(), &field).is_none();
+        DroppedField { field, reaction, is_misplaced }
     };
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }

@@ -43,6 +43,9 @@ pub use object::{Object, ObjectRef, SharedValues, WrongType, group_of, type_of, 
 /// The API group of Cluster and ClusterClass.
 pub const GROUP: &str = "cluster.x-k8s.io";
 
+/// The field manager of the objects of topologies (SSA-01, DEC-30).
+pub const TOPOLOGY_MANAGER: &str = "capi-topology";
+
 /// A kind known to the admission rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

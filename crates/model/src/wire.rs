@@ -47,6 +47,14 @@ impl WireVersion {
     /// Every version.
     pub const ALL: [WireVersion; 3] = [WireVersion::V1Alpha4, WireVersion::V1Beta1, WireVersion::V1Beta2];
 
+    /// The version with the other field names.
+    pub const fn other(self) -> WireVersion {
+        match self {
+            WireVersion::V1Beta2 => WireVersion::V1Beta1,
+            WireVersion::V1Alpha4 | WireVersion::V1Beta1 => WireVersion::V1Beta2,
+        }
+    }
+
     /// `v1beta2`.
     pub const fn name(self) -> &'static str {
         match self {

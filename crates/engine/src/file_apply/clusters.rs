@@ -3,8 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::topology::plan::MANAGER;
-use model::hub::{annotation, group_of, version_of};
+use model::hub::{TOPOLOGY_MANAGER, annotation, group_of, version_of};
 use model::wire::WireVersion;
 use model::wire::manifest::Manifest;
 
@@ -18,7 +17,9 @@ pub fn keep_references(new: &mut Manifest, old: &Manifest) {
             continue;
         };
         let is_in_file = |applied: &Value| applied["spec"].get(name).is_some();
-        if was_in_file(&old.value, is_in_file, |spec| spec.get(format!("f:{name}")).is_some()) == Some(true) {
+        if was_in_file(&old.value, is_in_file, |spec| spec.get(format!("f:{name}")).is_some())
+            .unwrap_or_else(|| !is_exported(&old.value))
+        {
             continue;
         }
         let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -57,10 +58,13 @@ fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> 
     if let Some(applied) = was_in_file(old, is_in_file, is_owned) {
         return applied;
     }
-    // Exported objects without field owners; handwritten files have no such field.
-    let is_exported = old.pointer("/metadata/resourceVersion").is_some() || old.pointer("/metadata/uid").is_some();
     let is_default = find(defaulted, name).is_some_and(|default| default["value"] == stored["value"]);
-    !(is_exported && is_default && mentioned["value"] == stored["value"])
+    !(is_exported(old) && is_default && mentioned["value"] == stored["value"])
+}
+
+/// Whether an object is exported, without owners of fields: files that are written by hand have no such field.
+fn is_exported(object: &Value) -> bool {
+    object.pointer("/metadata/resourceVersion").is_some() || object.pointer("/metadata/uid").is_some()
 }
 
 /// Whether a field was in an applied file, by the annotation of `kubectl apply` or the owners of fields of the spec;
@@ -73,7 +77,8 @@ fn was_in_file(old: &Value, is_in_file: impl Fn(&Value) -> bool, is_owned: impl 
     }
     let entries = old.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     // The manager that applies the references of a topology is a controller.
-    let mut files = entries.iter().filter(|entry| entry["operation"] == "Apply" && entry["manager"] != MANAGER);
+    let mut files =
+        entries.iter().filter(|entry| entry["operation"] == "Apply" && entry["manager"] != TOPOLOGY_MANAGER);
     Some(files.any(|entry| is_owned(&entry["fieldsV1"]["f:spec"])))
 }
 

@@ -97,7 +97,9 @@ pub fn check(kind: Kind, version: SchemaVersion, object: &Value, found: &mut Fin
     drop_nulls(&mut object, &layer.raw);
     let reported = found.run(LAYER, |found| {
         metadata_is_well_formed(&object, found);
-        for violation in layer.compiled.violations(&object) {
+        // Of a number that is no integer, the error at its place is enough.
+        let is_repeated = |violation: &Violation| violation.rule == "VAR-V-023" && violation.kind == ErrorKind::Invalid;
+        for violation in layer.compiled.violations(&object).into_iter().filter(|violation| !is_repeated(violation)) {
             let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
             let value =
                 object.pointer(&violation.pointer).map_or(ErrorValue::NOTHING, |value| shown(&violation.place, value));

@@ -73,7 +73,8 @@ impl<'s> FastCheck<'s> {
             Some(node) => {
                 FastCheck { keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields, ..self.at(node) }
             }
-            None => self.unseen(),
+            None if self.keeps_unknown || self.node.is_none() => self.unseen(),
+            None => self.at(Schema::undeclared()),
         }
     }
 

@@ -70,8 +70,13 @@ impl Schema {
     /// The node of elements. A value may be an array although no node is declared for its elements, which knows no fields
     /// then (VAR-V-024).
     fn element(&self) -> &Schema {
+        self.items.as_deref().unwrap_or(Schema::undeclared())
+    }
+
+    /// A node that declares nothing.
+    pub(super) fn undeclared() -> &'static Schema {
         static UNDECLARED: LazyLock<Schema> = LazyLock::new(Schema::default);
-        self.items.as_deref().unwrap_or(&UNDECLARED)
+        &UNDECLARED
     }
 
     /// Whether there are no unknown fields.

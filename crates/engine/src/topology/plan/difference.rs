@@ -7,7 +7,7 @@ use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::topology::refusals::{completed, definition_of};
 use model::hub::contract::definition_name;
-use model::hub::{GROUP, Object, paths, version_of};
+use model::hub::{GROUP, Object, TOPOLOGY_MANAGER, paths, version_of};
 use model::world::{DryRun, DryRunCall, Found, World};
 use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSchema, OwnershipChange};
 
@@ -15,7 +15,7 @@ use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSche
 const NOW: &str = "1970-01-01T00:00:00Z";
 
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
-pub const MANAGER: &str = "capi-topology";
+pub const MANAGER: &str = TOPOLOGY_MANAGER;
 
 /// The endpoint of infrastructure clusters and control planes. An empty endpoint is not applied (SSA-03): the endpoint
 /// of the provider stays when the object is changed in place (CT-7.4).

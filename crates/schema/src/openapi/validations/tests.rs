@@ -181,7 +181,7 @@ fn a_transition_rule_compares_by_key_and_only_with_old_values() {
 fn numbers_durations_and_bytes_have_the_types_of_the_schema() {
     // CEL-007, CEL-027
     for (node, rule, value) in [
-        (json!({"type": "integer"}), "type(self) == int", json!(3.0)),
+        (json!({"type": "integer"}), "type(self) == int", json!(3)),
         (json!({"type": "number"}), "type(self) == double && self == 3.0", json!(3)),
         (json!({"x-kubernetes-int-or-string": true}), "type(self) == int", json!(3)),
         (json!({"x-kubernetes-int-or-string": true}), "type(self) == string", json!("3")),
@@ -196,6 +196,27 @@ fn numbers_durations_and_bytes_have_the_types_of_the_schema() {
         ),
     ] {
         assert_eq!(with_rule(&node, rule).rule_violations(&value, None), [], "{rule}");
+    }
+}
+
+#[test]
+fn a_value_of_another_type_fails_a_rule_that_uses_it() {
+    // CEL-025
+    for (node, value) in [
+        (json!({"type": "integer"}), json!(3.0)),
+        (json!({"type": "string"}), json!(3)),
+        (json!({"type": "boolean"}), json!("true")),
+        (json!({"type": "array", "items": {"type": "string"}}), json!({})),
+        (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!([])),
+        (json!({"x-kubernetes-int-or-string": true}), json!(true)),
+    ] {
+        let violations = with_rule(&node, "self == self").rule_violations(&value, None);
+        assert_eq!(
+            violations.iter().map(|violation| violation.rule).collect::<Vec<_>>(),
+            ["CEL-025"],
+            "{node} {value}"
+        );
+        assert_eq!(with_rule(&node, "true || self == self").rule_violations(&value, None), [], "{node} {value}");
     }
 }
 
