@@ -104,7 +104,7 @@ static READS: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Code that sets the phase, in one call.
 static SETS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*(?:paths::)?status::PHASE"#).unwrap());
+    LazyLock::new(|| Regex::new(r"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*(?:paths::)?status::PHASE").unwrap());
 
 /// Files that may read phases, each with the reason.
 const MAY_READ: [(&str, &str); 9] = [

@@ -48,6 +48,7 @@ impl WireVersion {
     pub const ALL: [WireVersion; 3] = [WireVersion::V1Alpha4, WireVersion::V1Beta1, WireVersion::V1Beta2];
 
     /// The version with the other field names.
+    #[must_use]
     pub const fn other(self) -> WireVersion {
         match self {
             WireVersion::V1Beta2 => WireVersion::V1Beta1,
