@@ -458,7 +458,7 @@ async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
     let script = Script::default();
     script.expect(&Method::POST, CONFIG_MAPS, &[], ScriptedAnswer::error(403, "Forbidden"));
     let error = carry_out_plan(&script, &made).await.error.unwrap();
-    assert_eq!(error.to_string(), "failed to create ConfigMap");
+    assert_eq!(error.to_string(), "failed to create ConfigMap: scripted Forbidden");
 }
 
 #[tokio::test]
