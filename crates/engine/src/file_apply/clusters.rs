@@ -17,9 +17,8 @@ pub fn keep_references(new: &mut Manifest, old: &Manifest) {
             continue;
         };
         let is_in_file = |applied: &Value| applied["spec"].get(name).is_some();
-        if was_in_file(&old.value, is_in_file, |spec| spec.get(format!("f:{name}")).is_some())
-            .unwrap_or_else(|| !is_exported(&old.value))
-        {
+        let is_owned = |spec: &Value| spec.get(format!("f:{name}")).is_some();
+        if was_in_file(&old.value, is_in_file, is_owned) == Some(true) {
             continue;
         }
         let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
