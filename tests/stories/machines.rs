@@ -103,8 +103,9 @@ static READS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Code that sets the phase, in one call.
-static SETS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*(?:paths::)?status::PHASE").unwrap());
+static SETS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*(?:"status\.phase"|(?:paths::)?status::PHASE)"#).unwrap()
+});
 
 /// Files that may read phases, each with the reason.
 const MAY_READ: [(&str, &str); 9] = [
@@ -181,6 +182,9 @@ fn reads_of_phases_are_found() {
         ("crate::lifecycle::conditions::phase(object)", true),
         ("set(after, \"status.phase\", json!(phase));", false),
         ("set(&mut work.machine, \"status.phase\", json!(phase.name()));", false),
+        ("machine.text(paths::status::PHASE)", true),
+        ("machine.phase() == \"Running\"", true),
+        ("set(after, paths::status::PHASE, json!(phase));", false),
         ("json!({\"status\": {\"phase\": \"Running\"}})", false),
         ("/// `status.phase` of a Machine", false),
         ("hook.phase == Phase::Default", false),

@@ -62,7 +62,8 @@ pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
 /// Whether the definition of a class's control plane, if it is known, accepts a version.
 fn accepts_version(class: &ClusterClass, facts: &Facts, version: &str) -> bool {
     let template = &class.spec.control_plane.template_ref;
-    let name = definition_name(group_of(&template.api_version), template.kind.trim_end_matches("Template"));
+    let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
+    let name = definition_name(group_of(&template.api_version), kind);
     let Some(Found::Yes(definition)) = facts.objects().map(|objects| objects.definition(&name)) else { return true };
     match definition.resource_schema(version_of(&template.api_version)) {
         Some(Ok(schema)) => schema.accepts(&["spec", "version"], &json!(version)),

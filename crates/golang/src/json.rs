@@ -10,7 +10,7 @@ mod size;
 
 pub use collections::exact;
 pub use collections::{List, Members, NullDefault, Rare, RawJson, SharedValue, StaticDefault, StringMap};
-pub use plain::{PlainValue, value, value_and_repeats, with_go_numbers, with_integers};
+pub use plain::{END_OF_INTEGERS, PlainValue, value, value_and_repeats, with_go_numbers, with_integers};
 pub use size::{ALLOCATION, JsonSize, Weight, in_memory};
 
 use std::fmt;

@@ -24,7 +24,7 @@ static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("it is a constant that tests use")
 });
 
-/// A text of an extension in one line of plain characters, equal for calls with the same result: a condition that is
+/// A text of an extension or an API server in one line of plain characters, equal for calls with the same result: a condition that is
 /// written after each failed call would otherwise change endlessly. Volatile parts are replaced by `…`.
 pub fn sanitize(text: &str) -> String {
     let text = plain(cut(text, MESSAGE));

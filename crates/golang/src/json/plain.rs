@@ -149,7 +149,7 @@ impl<'de, N: PlaceObserver> Visitor<'de> for ValueVisitor<N> {
 }
 
 /// 2^63: the first float that is not an integer of 64 bits.
-const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
+pub const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 /// The value in which every float without a fraction is an integer, if it is one of 64 bits, as Go writes it (VAR-D-007).
 pub fn with_integers(value: &mut Value) {

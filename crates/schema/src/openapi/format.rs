@@ -270,7 +270,8 @@ fn is_mac(text: &str) -> bool {
             groups.iter().all(|group| group.len() == digits && group.bytes().all(|byte| byte.is_ascii_hexdigit()));
         fits && [6, 8, 20].contains(&(groups.len() * digits / 2))
     };
-    groups(':', 2) || groups('-', 2) || groups('.', 4) || [12, 16, 40].into_iter().any(|digits| groups(':', digits))
+    let is_bare = [12, 16, 40].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_bare || groups(':', 2) || groups('-', 2) || groups('.', 4)
 }
 
 fn is_isbn10(text: &str) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Values are only validated here, so that defaults and validation use the same version of the class.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
@@ -130,10 +131,10 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
     }
 }
 
-/// Adds to the errors of a rebase which values are defaults of the old class, and how to remove them (DEC-112).
+/// Adds to the errors of a rebase which values are defaults of the old class, and how to remove them (DEC-112). The
+/// patch is for the stored Cluster, and fails if its list of variables has changed since.
 fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, errors: &mut [FieldError]) {
-    let (Some(new_key), Some(old_key), Some(topology)) = (cluster.class_key(), old.class_key(), cluster.topology())
-    else {
+    let (Some(new_key), Some(old_key), Some(stored)) = (cluster.class_key(), old.class_key(), old.topology()) else {
         return;
     };
     if new_key == old_key {
@@ -141,21 +142,26 @@ fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, er
     }
     let Found::Yes(class) = world.class(&old_key) else { return };
     let Some(variables) = class.variables() else { return };
-    for (position, value) in topology.variables.iter().enumerate() {
+    let list = Path::new("spec.topology.variables");
+    let values = stored.variables.iter().enumerate();
+    let places: BTreeMap<_, _> = values.map(|place| (list.key(&place.1.name).to_string(), place)).collect();
+    for error in errors.iter_mut().filter(|error| error.rule == "VAR-V-004") {
+        let Some((position, value)) = places.get(error.path.as_str()) else { continue };
         let default = variables.get(&value.name).and_then(|variable| variable.default_value());
         let written = value.value.as_ref().and_then(|raw| golang::json::value(raw.get()).ok());
         if default.is_none() || default != written.as_ref() {
             continue;
         }
-        let path = Path::new("spec.topology.variables").key(&value.name);
-        for error in errors.iter_mut().filter(|error| error.rule == "VAR-V-004" && error.path == path) {
-            error.detail = format!(
-                "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain it: \
-                 change the class and remove the value in one patch, with {{\"op\": \"remove\", \"path\": \
-                 \"/spec/topology/variables/{position}\"}}",
-                error.detail, old_key.name
-            );
-        }
+        let entry = format!("/spec/topology/variables/{position}");
+        let patch = json!([
+            {"op": "test", "path": format!("{entry}/name"), "value": *value.name},
+            {"op": "remove", "path": entry},
+        ]);
+        error.detail = format!(
+            "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain it: \
+             change the class and remove the value in one JSON patch, with {patch}",
+            error.detail, old_key.name
+        );
     }
 }
 

@@ -10,6 +10,7 @@ use crate::openapi::Schema;
 use crate::openapi::format::StringFormat;
 use crate::openapi::kind::ValueType;
 use crate::openapi::node::Bound;
+use golang::json::END_OF_INTEGERS;
 
 impl Schema {
     pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut ViolationReport<'_>) {
@@ -105,9 +106,6 @@ impl Schema {
         }
     }
 }
-
-/// 2^63: floats from here on are not integers of 64 bits.
-const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 #[allow(clippy::cast_precision_loss, reason = "bounds are compared as 64-bit floats (VAR-V-022)")]
 pub(super) fn as_float(bound: Bound) -> f64 {

@@ -2,6 +2,8 @@
 
 use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::untyped::ApiRequestError;
+use engine::extensions::sanitize;
+use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::ownership::Unavailable;
 use model::hub::{ObjectRef, WrongType};
 
@@ -91,8 +93,8 @@ impl ApplyError {
     }
 }
 
-/// Maximum length of the message of an API server that becomes part of a condition, in bytes.
-const MAX_MESSAGE: usize = 1024;
+/// Part of the message about a field that the schema does not declare, which kube-apiserver sends as an error of itself.
+const TYPED_PATCH: &str = "failed to create typed patch object";
 
 /// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message, such
 /// as that of a field that the schema does not declare. A message that may be another at the next attempt is left out.
@@ -103,13 +105,11 @@ fn listed(source: &ApiRequestError, name: &str) -> String {
     if !causes.is_empty() {
         return causes.join(", ");
     }
-    let is_about_the_object = matches!(status.code, 400 | 403 | 404 | 422) || status.message.contains("typed patch");
+    let is_about_the_object = matches!(status.code, 400 | 403 | 404 | 422) || status.message.contains(TYPED_PATCH);
     if !is_about_the_object || name.is_empty() {
         return String::new();
     }
-    let message = status.message.replace(name, "\u{2026}");
-    let end = message.floor_char_boundary(MAX_MESSAGE);
-    message[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    sanitize(&ObjectNames::new(NameBoundary::Word, [(name.to_owned(), "\u{2026}")]).replace(&status.message))
 }
 
 #[cfg(test)]
