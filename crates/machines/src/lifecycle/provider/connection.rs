@@ -16,6 +16,7 @@ use crate::lifecycle::fields::created;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
 use model::hub::{Object, label, paths};
+use model::wire::conversion::embedded::EmbeddedKind;
 
 /// Connects the workload cluster, with its initial objects and those registered by its machines.
 ///
@@ -63,19 +64,14 @@ fn version(ctx: &ProviderContext<'_>) -> Result<String, StepError> {
 fn registered(ctx: &ProviderContext<'_>) -> Result<Vec<Object>, StepError> {
     let mut all = Vec::new();
     for machine in of_cluster(ctx, "Machine")? {
-        // A machine without a provider ID has no Node, and its kind may not even be installed.
-        if machine.provider_id().is_empty() {
-            continue;
-        }
-        if let Some(object) = infrastructure(ctx, &machine, paths::INFRASTRUCTURE_REF)? {
+        let is_running = !machine.provider_id().is_empty();
+        if let Some(object) = infrastructure(ctx, &machine, paths::INFRASTRUCTURE_REF, is_running)? {
             all.extend(infrastructure_machine::registered(&context_for(ctx, &object), &machine));
         }
     }
     for pool in of_cluster(ctx, "MachinePool")? {
-        if pool.provider_id_list().is_empty() {
-            continue;
-        }
-        if let Some(object) = infrastructure(ctx, &pool, paths::worker::INFRASTRUCTURE_REF)? {
+        let is_running = !pool.provider_id_list().is_empty();
+        if let Some(object) = infrastructure(ctx, &pool, paths::worker::INFRASTRUCTURE_REF, is_running)? {
             all.extend(infrastructure_pool::registered(&context_for(ctx, &object)));
         }
     }
@@ -87,12 +83,25 @@ fn of_cluster(ctx: &ProviderContext<'_>, kind: &str) -> Result<Vec<Arc<Object>>,
 }
 
 /// The infrastructure of a Machine or pool, if this process plays its provider.
-fn infrastructure(ctx: &ProviderContext<'_>, owner: &Object, path: &str) -> Result<Option<Arc<Object>>, StepError> {
+///
+/// It may run, and have registered Nodes, before its owner has a provider ID. Without one, a kind that may not be
+/// installed is not waited for.
+fn infrastructure(
+    ctx: &ProviderContext<'_>,
+    owner: &Object,
+    path: &str,
+    is_running: bool,
+) -> Result<Option<Arc<Object>>, StepError> {
     let to = owner.contract_ref_at(path);
-    if !ctx.context.settings.plays(&GroupKind::for_reference(&to)) {
+    let kind = GroupKind::for_reference(&to);
+    if !ctx.context.settings.plays(&kind) {
         return Ok(None);
     }
-    let found = ctx.context.referenced(&to, owner.namespace())?;
+    let is_installed = is_running || EmbeddedKind::find(&kind.group, &kind.kind).is_some();
+    let found = match ctx.context.referenced(&to, owner.namespace()) {
+        Err(StepError::NotListed(_)) if !is_installed => None,
+        found => found?,
+    };
     // Infrastructure that is being deleted removes its Nodes.
     Ok(found.filter(|object| !object.is_being_deleted()))
 }
@@ -130,8 +139,16 @@ mod tests {
         json!({"apiGroup": group, "kind": kind, "name": name})
     }
 
-    /// A Cluster with three control plane Machines, two Machines of a set, two instances of a pool, and a health check of all Machines.
+    /// A Cluster with three control plane Machines, two Machines of a set, two instances of a pool, and a health check
+    /// of all Machines, after its rollout.
     fn whole() -> MachineSimulator {
+        let mut simulator = created();
+        assert!(simulator.settle(10_000));
+        simulator
+    }
+
+    /// The same before its rollout.
+    fn created() -> MachineSimulator {
         let mut simulator = fold_with(MachineSettings { timings: Timings::NONE, ..MachineSettings::default() });
         make_cluster(&mut simulator, json!({}));
         let cluster = simulator.core("Cluster", CLUSTER);
@@ -168,7 +185,6 @@ mod tests {
         ));
         let selector = json!({"matchLabels": {"cluster.x-k8s.io/cluster-name": CLUSTER}});
         simulator.make(core("MachineHealthCheck", "all", json!({"clusterName": CLUSTER, "selector": selector})));
-        assert!(simulator.settle(10_000));
         simulator
     }
 
@@ -217,6 +233,25 @@ mod tests {
         assert!(
             simulator.all(&GroupKind::core("Machine")).iter().all(|machine| is_true(machine, "HealthCheckSucceeded"))
         );
+    }
+
+    #[test]
+    fn a_leader_that_ends_after_any_step_leaves_no_machine_without_its_node() {
+        // CT-19.2, CT-19.5, CT-19.6, CT-13.1
+        let whole = whole();
+        let expected = registered(&whole).0.len();
+        for taken in 0..usize::try_from(whole.steps()).unwrap() {
+            let mut simulator = created();
+            simulator.settle(taken);
+            simulator.restart();
+            // Machines may not have the provider IDs of their infrastructure yet.
+            simulator.take(&ObjectId::new(
+                GroupKind::new(CONTROL_PLANE, "EmbeddedControlPlane"),
+                ObjectKey::new(cluster_key().namespace, "cp"),
+            ));
+            assert!(simulator.settle(10_000), "after {taken} steps");
+            assert_eq!(registered(&simulator).0.len(), expected, "after {taken} steps");
+        }
     }
 
     #[test]
