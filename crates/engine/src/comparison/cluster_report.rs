@@ -184,6 +184,8 @@ impl ClusterReport {
         let unknown = unknown_variables_of(cluster, after.facts()).into_iter();
         let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
+        let lost = outcome.trace.lost.iter().map(ToString::to_string);
+        let of_patches = undefined.chain(lost);
         ClusterReport {
             group: None,
             namespace: cluster.namespace.clone(),
@@ -194,7 +196,7 @@ impl ClusterReport {
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
-            warnings: outcome.warnings.into_iter().chain(undefined).chain(of_checks).chain(outcome.notes).collect(),
+            warnings: outcome.warnings.into_iter().chain(of_patches).chain(of_checks).chain(outcome.notes).collect(),
             title: title(cluster, before, after),
             about: about(cluster, before, after),
             deleted,

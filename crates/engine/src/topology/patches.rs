@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub use document::patched;
 pub(in crate::topology) use trace::summary;
 pub use trace::{
-    ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace, Undefined,
+    ItemName, LostChange, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace, Undefined,
 };
 
 use compiler::{CompiledPatch, CompiledPatches};
@@ -93,7 +93,7 @@ pub fn apply(
     let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
         if let Some(object) = slot.desired_mut(desired) {
-            copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
+            copy_back::copy_back(slot, document, object, &name, &mut trace)?;
             object.object.share(&mut shared);
         }
     }

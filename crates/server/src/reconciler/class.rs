@@ -113,6 +113,11 @@ impl ReferenceFailure {
         }
     }
 
+    /// Whether the definition or the template does not exist.
+    fn is_missing(&self) -> bool {
+        matches!(self, ReferenceFailure::Definition(DefinitionError::Missing(_)) | ReferenceFailure::Missing { .. })
+    }
+
     /// Whether the reference itself is wrong.
     fn is_malformed(&self) -> bool {
         matches!(self, ReferenceFailure::Malformed { .. } | ReferenceFailure::Reference(ReferenceError::Incomplete(_)))
@@ -220,12 +225,14 @@ impl ClassReconciler {
         let overloads: Option<Vec<ApiOverload>> = failures.iter().map(ReferenceFailure::overload).collect();
         let malformed = failures.iter().filter(|failure| failure.is_malformed()).map(ToString::to_string);
         let malformed: Vec<String> = malformed.collect();
+        let missing: Vec<String> =
+            failures.iter().filter(|failure| failure.is_missing()).map(ToString::to_string).collect();
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
         let overload = overloads.unwrap_or_default().into_iter().reduce(ApiOverload::and);
         let overload = overload.map(|overload| overload.because(failures.join("; ")));
         let references = match (failures.is_empty(), malformed.is_empty()) {
             (true, _) => References::Checked(all_outdated),
-            (false, true) => References::Failed,
+            (false, true) => References::Failed(missing),
             (false, false) => References::Malformed(malformed),
         };
         Ok(ResolvedReferences { references, failures, overload, took_any })

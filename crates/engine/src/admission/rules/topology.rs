@@ -180,7 +180,7 @@ fn version_is_semver(change: &TopologyChange<'_>, found: &mut Findings) {
     if let Err(error) = KubeVersion::parse_strict(number) {
         let detail = match number {
             // Defaulting turns an empty version into this one (CL-D-002).
-            "" => "name the version, such as v1.33.0".to_owned(),
+            "" => "name the version behind the \"v\" that it begins with, as in v1.33.0".to_owned(),
             _ => format!("must be a full semantic version such as v1.33.0: {error}"),
         };
         found.invalid(version_path(), &**text, detail);

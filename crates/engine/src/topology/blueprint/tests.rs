@@ -57,6 +57,13 @@ fn a_class_is_used_once_it_is_ready() {
             json!({"conditions": condition("True")}),
             Some("its generation 1 is not reconciled yet; the last reconciled generation is 0"),
         ),
+        (
+            json!({"conditions": [
+                {"type": "VariablesReady", "status": "True"},
+                {"type": "RefVersionsUpToDate", "status": "Unknown", "message": "there is no such kind"},
+            ]}),
+            Some("its generation 1 is not reconciled yet; the last reconciled generation is 0: there is no such kind"),
+        ),
     ] {
         let scene = Scene::new().at("ClusterClass", "/status", status.clone());
         let found = scene.blueprint().map(|_| ()).map_err(|failure| failure.to_string());

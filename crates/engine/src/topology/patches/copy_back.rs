@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::document::{Document, PatchMark, is_below};
 use super::items::ItemSlot;
-use super::trace::{ItemName, SkipReason, Skipped};
+use super::trace::{ItemName, SkipReason, Skipped, Trace};
 use crate::topology::desired::DesiredObject;
 use crate::topology::field_path::{self, FieldPath};
 use crate::topology::origin::{Mark, Origin};
@@ -54,7 +54,7 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 
-/// Copies the changes of an item to its object, and records their patches.
+/// Copies the changes of an item to its object, and records their patches, and those without effect.
 ///
 /// # Errors
 /// When a preserved value cannot be restored in the patched object.
@@ -63,10 +63,12 @@ pub(super) fn copy_back(
     document: Document,
     desired: &mut DesiredObject,
     item: &Arc<ItemName>,
-    skipped: &mut Vec<Skipped>,
+    trace: &mut Trace,
 ) -> Result<(), WrongType> {
-    let Document { mut value, marks, .. } = document;
+    let Document { mut value, marks, lost, .. } = document;
     let places: &[CopiedField] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
+    let is_not_copied = |change: &&PatchMark| places.iter().all(|(from, _)| change.at_place(from).is_none());
+    lost.iter().chain(marks.iter().filter(is_not_copied)).for_each(|change| trace.note_lost(change, slot, item));
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {
@@ -81,7 +83,7 @@ pub(super) fn copy_back(
     for kept in &kept {
         kept.restore(&mut desired.object)?;
     }
-    note(desired, changes, &kept, item, skipped);
+    note(desired, changes, &kept, item, &mut trace.skipped);
     Ok(())
 }
 

@@ -140,6 +140,8 @@ pub(super) struct Document {
     pub value: Value,
     /// The changes and their patches, the latest last, as paths of the document.
     pub marks: Vec<PatchMark>,
+    /// Changes of fields that patches cannot change, which are lost (PE-21).
+    pub lost: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
     /// The weight of added values minus the weight of removed values.
@@ -157,7 +159,14 @@ pub(super) struct PatchMark {
 
 impl Document {
     pub(super) fn new(value: Value) -> Self {
-        Document { value, marks: Vec::new(), is_changed: false, grown: Weight::default(), counted: Weight::default() }
+        Document {
+            value,
+            marks: Vec::new(),
+            lost: Vec::new(),
+            is_changed: false,
+            grown: Weight::default(),
+            counted: Weight::default(),
+        }
     }
 
     /// Applies operations that only change fields below `/spec`.
@@ -188,6 +197,8 @@ impl Document {
                 put(&mut self.value, path, value);
             }
         }
+        let is_lost = |change: &PatchMark| PLACES.iter().all(|(path, _)| change.at_place(path).is_none());
+        self.lost.extend(scratch.marks.into_iter().filter(is_lost));
         self.marks = marks;
         self.is_changed = scratch.is_changed;
         self.grown = scratch.grown;

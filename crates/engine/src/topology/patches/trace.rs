@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::document::PatchMark;
+use super::items::ItemSlot;
 use crate::topology::worker::WorkerKind;
 use model::hub::ObjectKey;
 use model::world::PatchHook;
-use schema::field::Path;
+use schema::field::{Path, shortened};
 
 /// The trace of a successful run of the patches.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +19,39 @@ pub struct Trace {
     pub undefined: Vec<Undefined>,
     /// Extensions that could not be called: the result lacks their patches.
     pub not_asked: Vec<NotAsked>,
+    /// Changes of fields that are not copied to the objects of the topology; the first ones.
+    pub lost: Vec<LostChange>,
+}
+
+/// Maximum number of changes without effect in a trace.
+const LOST: usize = 20;
+
+impl Trace {
+    /// Records a change without effect, once for each patch, template and path.
+    pub(super) fn note_lost(&mut self, change: &PatchMark, slot: ItemSlot, item: &Arc<ItemName>) {
+        let path = shortened(&change.path).into_owned();
+        let is_known = |known: &LostChange| {
+            let same_template =
+                (&known.item.template_kind, &known.item.template_name) == (&item.template_kind, &item.template_name);
+            known.path == path && known.patch == change.origin.patch && same_template
+        };
+        if self.lost.len() < LOST && !self.lost.iter().any(is_known) {
+            let (patch, item) = (change.origin.patch.clone(), item.clone());
+            self.lost.push(LostChange { patch, item, path, is_template: slot.is_template() });
+        }
+    }
+}
+
+/// A change of a field that is not copied to the objects of the topology (PE-21, PE-25, PE-26).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LostChange {
+    pub patch: Arc<str>,
+    /// The first item with such a change.
+    pub item: Arc<ItemName>,
+    /// The path in the template, shortened.
+    pub path: String,
+    /// Whether the item is a template of the topology, so that its own labels and annotations are used as well.
+    pub is_template: bool,
 }
 
 /// A definition of a patch that did not change an item, or a patch that did nothing at all.
@@ -176,6 +211,18 @@ impl fmt::Display for Undefined {
             None => f.write_str("enabledIf")?,
         }
         write!(f, " rendered \"<no value>\" for {}: a variable that it refers to is not set", self.item)
+    }
+}
+
+impl fmt::Display for LostChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metadata = if self.is_template { "metadata and spec.template.metadata" } else { "spec.template.metadata" };
+        write!(
+            f,
+            "patch {:?} changes {:?} of {}, which has no effect: only spec.template.spec and the labels and \
+             annotations of {metadata} are used",
+            self.patch, self.path, self.item
+        )
     }
 }
 

@@ -261,6 +261,37 @@ fn a_label_that_an_extension_adds_to_a_template_without_spec_removes_no_other() 
 }
 
 #[test]
+fn changes_of_fields_that_are_not_used_are_listed() {
+    // PE-21, PE-25, PE-26
+    let patch = r#"{"kind":"Other","metadata":{"labels":{"a":"b"}},
+        "spec":{"other":1,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"used":1}}}}"#;
+    let operation = r#"[{"op":"add","path":"/spec/other","value":1},{"op":"test","path":"/kind","value":"x"}]"#;
+    let items = |patches: &[(usize, &str, &str)]| {
+        let outcome = case().patches(json!([generating()])).answering([answer(patches)]).run().unwrap();
+        outcome.trace.lost.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let lost = items(&[(0, "JSONMergePatch", patch), (2, "JSONMergePatch", patch)]);
+    let of = |path: &str, of: &str, metadata: &str| {
+        format!(
+            "patch \"x\" changes \"{path}\" of {of}, which has no effect: only spec.template.spec and the labels and \
+             annotations of {metadata} are used"
+        )
+    };
+    let cluster = |path: &str| of(path, "FooClusterTemplate cluster", "spec.template.metadata");
+    let machine = |path: &str| of(path, "FooMachineTemplate cp-machine", "metadata and spec.template.metadata");
+    assert_eq!(
+        lost,
+        [cluster("kind"), cluster("spec.other"), cluster("metadata.labels.a"), machine("kind"), machine("spec.other")]
+    );
+    // Other items of the same template change nothing, and there are not more than a few.
+    let operation = operation.replace("\"x\"", "\"FooMachineTemplate\"");
+    assert_eq!(items(&[(4, "JSONPatch", &operation), (6, "JSONPatch", &operation)]).len(), 1);
+    let many: Vec<Value> =
+        (0..50).map(|at| json!({"op": "add", "path": format!("/spec/field{at}"), "value": at})).collect();
+    assert_eq!(items(&[(0, "JSONPatch", &json!(many).to_string())]).len(), 20);
+}
+
+#[test]
 fn an_answer_that_cannot_be_applied_says_where() {
     // PE-20, PE-22, RH-12.2 to RH-12.4
     let spec = "/spec/template/spec";
