@@ -19,10 +19,14 @@ use engine::admission::{Phase as HookPhase, WebhookRules, webhook_rules};
 use engine::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use model::hub::GROUP;
 use model::hub::contract::plural;
-use server::webhook::{extension_configs, template_deletions, templates};
+use server::webhook::{extension_configs, scales, template_deletions, templates};
 
 /// Timeout of a review, in seconds.
 const TIMEOUT: u32 = 10;
+
+/// The webhook for scales of worker sets, and their resources.
+const SCALE: &str = "scale.worker-sets.topologist.dev";
+const SCALED: [&str; 2] = ["machinedeployments", "machinepools"];
 
 /// The name of a webhook in its configuration.
 fn name(hook: &WebhookRules) -> String {
@@ -79,6 +83,14 @@ fn template_webhook(phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>)
     Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: true })
 }
 
+/// The webhook for a scale of a worker set.
+fn scale_webhook(phase: AdmissionPhase, attributes: &AdmissionAttributes<'_>) -> Option<Webhook> {
+    let is_scale = phase == AdmissionPhase::Validating
+        && (attributes.group, attributes.subresource, attributes.operation) == (GROUP, "scale", "UPDATE")
+        && SCALED.contains(&attributes.resource);
+    is_scale.then(|| Webhook { name: SCALE.to_owned(), path: scales::PATH.to_owned(), ignores_failure: true })
+}
+
 /// Admission by the end points of a router.
 pub(super) struct InProcess {
     router: Router,
@@ -121,7 +133,8 @@ impl Admission for InProcess {
         let matching = self.hooks.iter().filter(|hook| matches(hook, phase, attributes));
         let hooks =
             matching.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
-        hooks.chain(template_webhook(phase, attributes)).chain(extension_config_webhook(phase, attributes)).collect()
+        let others = [template_webhook, extension_config_webhook, scale_webhook];
+        hooks.chain(others.into_iter().filter_map(|webhook| webhook(phase, attributes))).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, ReviewCallError>> {
@@ -157,6 +170,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/webhooks/webhooks.yaml");
         let text = std::fs::read_to_string(path).unwrap();
         let documents = yaml::documents(&text).into_iter().map(|document| document.unwrap().value);
+        let is_of_rules = |(_, webhook): &(String, Value)| webhook["name"] != SCALE;
         let entries = documents.flat_map(|document| {
             let phase = document["kind"].as_str().unwrap().trim_end_matches("WebhookConfiguration").to_owned();
             let webhooks = document["webhooks"].as_array().unwrap().clone();
@@ -179,7 +193,7 @@ mod tests {
                 rule["resources"],
             ])
         };
-        entries.map(entry).collect()
+        entries.filter(is_of_rules).map(entry).collect()
     }
 
     #[test]
@@ -220,6 +234,10 @@ mod tests {
                 Some("validation.clusterclass.topologist.dev"),
             ),
             (AdmissionPhase::Validating, "v1beta2", "machines", "", "CREATE", None),
+            (AdmissionPhase::Validating, "v1beta2", "machinedeployments", "scale", "UPDATE", Some(SCALE)),
+            (AdmissionPhase::Validating, "v1beta1", "machinepools", "scale", "UPDATE", Some(SCALE)),
+            (AdmissionPhase::Validating, "v1beta2", "machinesets", "scale", "UPDATE", None),
+            (AdmissionPhase::Mutating, "v1beta2", "machinedeployments", "scale", "UPDATE", None),
         ] {
             let attributes =
                 AdmissionAttributes { group: GROUP, version, resource, subresource, operation, namespace: "default" };

@@ -348,6 +348,61 @@ fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
 }
 
 #[test]
+fn a_scale_that_the_topology_undoes_is_warned_of() {
+    // DEC-113
+    let mut with_pools = class();
+    let workers = &mut with_pools["spec"]["workers"];
+    workers["machinePools"] = workers["machineDeployments"].clone();
+    let fleet = Fleet::of(1, &with_pools);
+    let mut blue = cluster("blue-0");
+    let workers = &mut blue["spec"]["topology"]["workers"];
+    let mut free = workers["machineDeployments"][0].clone();
+    (free["name"], free["replicas"]) = (json!("free"), Value::Null);
+    workers["machinePools"] = workers["machineDeployments"].clone();
+    workers["machineDeployments"].as_array_mut().unwrap().push(free);
+    fleet.apply_all(&[blue]);
+    let object = |kind: &str, label: &str, set: &str| {
+        let labels = json!({
+            "cluster.x-k8s.io/cluster-name": "blue-0",
+            label: set,
+            "topology.cluster.x-k8s.io/owned": "",
+        });
+        let machines = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
+            "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker"},
+        }});
+        let mut object = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": set, "labels": labels},
+            "spec": {"clusterName": "blue-0", "replicas": 2, "template": machines},
+        });
+        if kind == "MachineDeployment" {
+            object["spec"]["selector"] = json!({"matchLabels": {"a": "b"}});
+        }
+        object
+    };
+    const NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
+    let pool = object("MachinePool", "topology.cluster.x-k8s.io/pool-name", "md-0");
+    fleet.apply_all(&[object("MachineDeployment", NAME, "md-0"), object("MachineDeployment", NAME, "free"), pool]);
+    let scale =
+        |what: &str, replicas: &str| warnings(&fleet.kubectl.run(&["scale", what, "--replicas", replicas])).join("\n");
+    let warning = |what: &str, field: &str| {
+        fleet.named(&format!(
+            "the replicas of {what} NS/md-0 will be 2 again, as the topology of Cluster NS/blue-0 sets them: change \
+             spec.topology.workers.{field}[md-0].replicas of the Cluster instead"
+        ))
+    };
+    let of_set = warning("MachineDeployment", "machineDeployments");
+    // The watch of MachineDeployments needs a moment.
+    let said = || scale("machinedeployment/md-0", "3") == of_set || scale("machinedeployment/md-0", "4") == of_set;
+    wait::until("a scale of a set is warned of", SOON, said, || scale("machinedeployment/md-0", "5"));
+    assert_eq!(scale("machinedeployment/md-0", "0"), of_set);
+    assert_eq!(scale("machinedeployment/md-0", "2"), "", "the topology sets the same");
+    assert_eq!(scale("machinedeployment/free", "5"), "", "the topology sets none");
+    assert_eq!(scale("machinepool/md-0", "5"), warning("MachinePool", "machinePools"));
+    was_never_refused();
+}
+
+#[test]
 fn an_edit_of_a_template_prints_it_in_any_version_and_only_for_templates_of_classes() {
     // DEC-42
     let fleet = Fleet::of(2, &class());

@@ -13,9 +13,9 @@ use topologist::cli::args::Arguments;
 use topologist::crd;
 use topologist::extensions::config::CONFIG_GROUP;
 use topologist::hub::{GROUP, Kind};
-use topologist::webhook::deletions;
 use topologist::webhook::extension_configs::END_POINTS;
 use topologist::webhook::server::ConnectionLimits;
+use topologist::webhook::{deletions, scales};
 use topologist::wire::conversion_review::PATH;
 
 use crate::harness::kustomize::{
@@ -48,9 +48,13 @@ fn is_of_deletions(webhook: &Value) -> bool {
     webhook["clientConfig"]["service"]["path"] == deletions::PATH
 }
 
+fn is_of_scales(webhook: &Value) -> bool {
+    webhook["clientConfig"]["service"]["path"] == scales::PATH
+}
+
 /// Those for objects in namespaces that have rules.
 fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
-    let others = |webhook: &Value| is_of_extensions(webhook) || is_of_deletions(webhook);
+    let others = |webhook: &Value| is_of_extensions(webhook) || is_of_deletions(webhook) || is_of_scales(webhook);
     all_webhooks(objects).into_iter().filter(|(_, webhook)| !others(webhook)).collect()
 }
 
@@ -146,7 +150,8 @@ fn webhooks_fail_closed_and_have_no_side_effects() {
             assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
             // DEC-56: the review of a deletion writes the hold.
             let writes = name == "take-over" && label == "validation.cluster.topologist.dev";
-            let policy = if is_of_deletions(webhook) { "Ignore" } else { "Fail" };
+            let is_scale = is_of_scales(webhook);
+            let policy = if is_of_deletions(webhook) || is_scale { "Ignore" } else { "Fail" };
             let effects = if writes { "NoneOnDryRun" } else { "None" };
             assert_eq!(
                 (&webhook["failurePolicy"], &webhook["sideEffects"]),
@@ -154,7 +159,8 @@ fn webhooks_fail_closed_and_have_no_side_effects() {
                 "{name} {label}"
             );
             assert_eq!(strings(&webhook["admissionReviewVersions"]), ["v1"], "{label}");
-            assert_eq!(webhook["timeoutSeconds"], 10, "{label}: longer than the wait for a class");
+            let timeout = if is_scale { 2 } else { 10 };
+            assert_eq!(webhook["timeoutSeconds"], timeout, "{label}: longer than the wait for a class");
             assert!(
                 webhook["clientConfig"].get("caBundle").is_none(),
                 "{label}: applying it again would undo the bundle"
@@ -414,7 +420,7 @@ const READS: [&str; 8] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
     "cluster.x-k8s.io/machinedeployments: list watch",
-    "cluster.x-k8s.io/machinepools: list",
+    "cluster.x-k8s.io/machinepools: get list",
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
     "infrastructure.cluster.x-k8s.io/*: get",

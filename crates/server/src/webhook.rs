@@ -14,6 +14,7 @@
 //! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of their objects
 //! templates.rs: reviews of the templates of classes, only for their impact; template_deletions.rs: their deletions,
 //! which template_guard.rs denies
+//! scales.rs: reviews of the scale of worker sets, only for a warning; pool_reader.rs: the labels of MachinePools
 //! probes.rs: liveness, readiness and metrics, on a separate port
 //! ```
 
@@ -31,9 +32,11 @@ mod connection_limiter;
 pub mod probes;
 mod queue;
 mod plain_review;
+mod pool_reader;
 mod rejection;
 pub mod review;
 pub mod routes;
+pub mod scales;
 pub mod server;
 pub mod template_deletions;
 mod template_guard;

@@ -58,7 +58,8 @@ impl EndPoints {
         let handler = ReviewHandler::new(gatherer, options.settings(), limits, metrics.clone())
             .with_memory(memory.clone())
             .with_events(client.clone())
-            .with_namespaces(client.clone());
+            .with_namespaces(client.clone())
+            .with_pools(client.clone());
         let handler = match watches.holds(options, client) {
             Some(holds) => handler.with_holds(holds),
             None => handler,

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::scale;
 use crate::admission::{Admission, AdmissionAttributes, AdmissionPhase, Webhook};
 use crate::storage::random;
 use crate::storage::registry::{ServedResource, api_version};
@@ -23,14 +24,14 @@ pub(super) struct WriteReview<'a> {
 }
 
 impl WriteReview<'_> {
-    /// Runs the mutating webhooks; returns whether they changed the object.
+    /// Runs the mutating webhooks; returns whether they changed the object. There are none for scales.
     pub(super) async fn mutate(
         &self,
         admission: Option<&dyn Admission>,
         object: &mut Value,
         warnings: &mut Vec<String>,
     ) -> Result<bool, ApiError> {
-        let Some(admission) = admission else { return Ok(false) };
+        let Some(admission) = admission.filter(|_| self.attributes.subresource != "scale") else { return Ok(false) };
         let mut changed = false;
         for webhook in admission.webhooks(AdmissionPhase::Mutating, self.attributes) {
             let Some(answer) = self.call(admission, &webhook, object, warnings).await? else { continue };
@@ -82,18 +83,26 @@ impl WriteReview<'_> {
         }
     }
 
-    /// The `AdmissionReview` of an object.
+    /// The `AdmissionReview` of an object. The object of a scale is a Scale.
     fn review(&self, uid: &str, object: &Value) -> Value {
         let (group, version) = (self.attributes.group, self.attributes.version);
         let is_deletion = self.attributes.operation == "DELETE";
-        let kind = json!({"group": group, "version": version, "kind": self.resource.kind});
+        let is_scale = self.attributes.subresource == "scale";
+        let reviewed = |object: &Value| match is_scale {
+            true => scale::read_scale(self.resource, object).unwrap_or_default(),
+            false => object.clone(),
+        };
+        let kind = match is_scale {
+            true => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
+            false => json!({"group": group, "version": version, "kind": self.resource.kind}),
+        };
         let resource = json!({"group": group, "version": version, "resource": self.attributes.resource});
         let mut request = json!({
             "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
             "name": self.name, "operation": self.attributes.operation,
             "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
-            "object": if is_deletion { &Value::Null } else { object },
-            "oldObject": self.old, "dryRun": self.is_dry_run,
+            "object": if is_deletion { Value::Null } else { reviewed(object) },
+            "oldObject": self.old.map(reviewed), "dryRun": self.is_dry_run,
             "options": {"kind": self.options, "apiVersion": api_version("meta.k8s.io", "v1")},
         });
         for (name, value) in [

@@ -38,6 +38,8 @@ pub struct AdmissionRequest<'a> {
     #[serde(borrow)]
     pub kind: GroupVersionKind<'a>,
     #[serde(borrow, default)]
+    pub resource: GroupResource<'a>,
+    #[serde(borrow, default)]
     pub sub_resource: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub name: Option<Cow<'a, str>>,
@@ -60,6 +62,15 @@ pub struct AdmissionRequest<'a> {
 pub struct UserInfo<'a> {
     #[serde(borrow, default)]
     pub username: Cow<'a, str>,
+}
+
+/// Group and plural name of a resource.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct GroupResource<'a> {
+    #[serde(borrow, default)]
+    pub group: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub resource: Cow<'a, str>,
 }
 
 /// Group, version and kind of an object.

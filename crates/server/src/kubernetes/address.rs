@@ -296,7 +296,7 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> ObjectApi<K> {
     ///
     /// # Errors
     /// When it cannot be read, or the answer is about another.
-    pub(super) async fn get_metadata_opt(&self) -> kube::Result<Option<PartialObjectMeta<K>>> {
+    pub(crate) async fn get_metadata_opt(&self) -> kube::Result<Option<PartialObjectMeta<K>>> {
         let Some(found) = self.api.get_metadata_opt(&self.key.name).await? else { return Ok(None) };
         self.check(found.metadata.namespace.as_deref(), found.metadata.name.as_deref())?;
         Ok(Some(found))

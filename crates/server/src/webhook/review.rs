@@ -24,6 +24,7 @@ use super::impact::Assessor;
 use super::impact_events::ImpactEventWriter;
 use super::limits::{Disconnected, INLINE_TIME, LAST_ROUND, RETRY_AFTER, ReviewLimits, TURN_TIME, patience};
 use super::pending_review::{PendingReview, Pool, ReviewInput, is_in_scope};
+use super::pool_reader::PoolReader;
 use super::queue::{Overloaded, ReviewQueue};
 use super::rejection::{PANICKED, Rejection, error_response, request_of};
 use super::server::PeerAddress;
@@ -56,6 +57,8 @@ pub struct ReviewHandler {
     /// Set where no other controller holds deletions for hooks.
     pub(super) holds: Option<Holds>,
     pub(super) template_guard: TemplateGuard,
+    /// Set where there is an API server.
+    pub(super) pools: Option<PoolReader>,
     evaluate: Evaluate,
 }
 
@@ -77,6 +80,7 @@ impl ReviewHandler {
             settings: Arc::new(settings),
             holds: None,
             template_guard: TemplateGuard::new(None),
+            pools: None,
             evaluate: DecodedRequest::answer,
         }
     }
@@ -98,6 +102,12 @@ impl ReviewHandler {
     #[must_use]
     pub fn with_namespaces(self, client: kube::Client) -> Self {
         ReviewHandler { template_guard: TemplateGuard::new(Some(client)), ..self }
+    }
+
+    /// The same; `client` reads the labels of MachinePools that are scaled.
+    #[must_use]
+    pub fn with_pools(self, client: kube::Client) -> Self {
+        ReviewHandler { pools: Some(PoolReader::new(client)), ..self }
     }
 
     /// The same, which holds deletions until hooks have passed (DEC-56).

@@ -14,9 +14,10 @@ use super::extension_configs::ExtensionConfigReview;
 use super::plain_review::PlainReview;
 use super::rejection::{PANICKED, error_response};
 use super::review::ReviewHandler;
+use super::scales::ScaleReview;
 use super::template_deletions::TemplateDeletionReview;
 use super::templates::TemplateReview;
-use super::{deletions, extension_configs, template_deletions, templates};
+use super::{deletions, extension_configs, scales, template_deletions, templates};
 use engine::admission::{AdmissionSettings, END_POINTS, EndPoint, MACHINE_END_POINTS};
 use model::wire::conversion_review;
 
@@ -39,6 +40,7 @@ pub fn router(handler: Arc<ReviewHandler>) -> Router {
     let router = with_plain_review(router, TemplateReview);
     let router = with_plain_review(router, TemplateDeletionReview);
     let router = with_plain_review(router, DeletionReview);
+    let router = with_plain_review(router, ScaleReview);
     let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
     let metrics = handler.metrics.clone();
     router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
@@ -57,7 +59,7 @@ fn with_plain_review(router: Router<Arc<ReviewHandler>>, end_point: impl PlainRe
 async fn unknown_path(State(handler): State<Arc<ReviewHandler>>, method: Method, uri: http::Uri) -> Response {
     let paths = end_points(&handler.settings).map(|end_point| end_point.path);
     let of_extensions = extension_configs::END_POINTS.into_iter().map(|(_, _, path)| path);
-    let others = [templates::PATH, template_deletions::PATH, deletions::PATH, conversion_review::PATH];
+    let others = [templates::PATH, template_deletions::PATH, deletions::PATH, scales::PATH, conversion_review::PATH];
     let paths: Vec<&str> = paths.chain(of_extensions).chain(others).collect();
     error_response(
         StatusCode::NOT_FOUND,

@@ -228,6 +228,12 @@ fn sizes(metadata: &TopologyMetadata) -> [Option<&str>; 2] {
     SIZES.map(|name| metadata.annotations.get(name))
 }
 
+/// The minimum of an autoscaler, if it is a number.
+pub(super) fn autoscaler_minimum(metadata: &TopologyMetadata) -> Option<i32> {
+    let [least, _] = sizes(metadata);
+    decimal_integer(least?).and_then(|size| i32::try_from(size).ok())
+}
+
 fn check_sizes(metadata: &TopologyMetadata, path: &Path, found: &mut Findings) {
     let written = sizes(metadata);
     let numbers = written.map(|text| decimal_integer(text?).and_then(|size| i32::try_from(size).ok()));

@@ -47,6 +47,7 @@ const AGAINST_CLASS: &[ClassifiedRule] = rules![
     "CL-V-057" => machine_pools_have_a_class_and_a_name,
     "CL-V-058" => control_plane_health_check_can_work,
     "CL-V-059" => machine_deployment_health_checks_can_work,
+    "DEC-114" => machine_pools_start_with_their_minimum,
 ];
 
 const AUTOSCALER: RuleId = "CL-V-070";
@@ -307,6 +308,26 @@ fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &
     let classes: Vec<&str> = change.class.spec.workers.machine_pools.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_pools.iter().map(|entry| (&*entry.class, &*entry.name));
     workers(entries, &Path::new("spec.topology.workers.machinePools"), &classes, change.key, found);
+}
+
+/// Each machine pool without replicas has as many machines as its autoscaler keeps, or as before (DEC-114).
+fn machine_pools_start_with_their_minimum(change: &ClassifiedChange<'_>, found: &mut Findings) {
+    let ClassifiedChange { change, class, .. } = change;
+    let old = change.old.and_then(Cluster::topology).map(|topology| &topology.workers.machine_pools);
+    for pool in change.topology.workers.machine_pools.iter().filter(|pool| pool.replicas.is_none()) {
+        let before = old.and_then(|old| old.iter().find(|before| before.name == pool.name));
+        let class = class.spec.machine_pool_class(&pool.class).map(|class| &class.metadata);
+        let metadata = [Some(&pool.metadata), class].into_iter().flatten();
+        let (wanted, reason) = match before {
+            None => (metadata.filter_map(shared::autoscaler_minimum).next(), "starts with 1 machine"),
+            Some(before) => (before.replicas, "goes back to 1 machine"),
+        };
+        if let Some(wanted) = wanted.filter(|wanted| *wanted > 1) {
+            let path = machine_pool(&pool.name);
+            let when = if before.is_none() { "once it exists" } else { "afterwards" };
+            found.warn(format!("{path}: without replicas the pool {reason}: scale the MachinePool to {wanted} {when}"));
+        }
+    }
 }
 
 fn workers<'a>(

@@ -68,7 +68,9 @@ pub(super) fn copy_back(
     let Document { mut value, marks, lost, .. } = document;
     let places: &[CopiedField] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
     let is_not_copied = |change: &&PatchMark| places.iter().all(|(from, _)| change.at_place(from).is_none());
-    lost.iter().chain(marks.iter().filter(is_not_copied)).for_each(|change| trace.note_lost(change, slot, item));
+    lost.iter()
+        .chain(marks.iter().filter(is_not_copied))
+        .for_each(|change| trace.note_lost(change, slot.is_template(), item));
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {

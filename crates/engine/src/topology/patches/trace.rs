@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::document::PatchMark;
-use super::items::ItemSlot;
 use crate::topology::worker::WorkerKind;
 use model::hub::ObjectKey;
 use model::world::PatchHook;
@@ -28,7 +27,7 @@ const LOST: usize = 20;
 
 impl Trace {
     /// Records a change without effect, once for each patch, template and path.
-    pub(super) fn note_lost(&mut self, change: &PatchMark, slot: ItemSlot, item: &Arc<ItemName>) {
+    pub(super) fn note_lost(&mut self, change: &PatchMark, is_template: bool, item: &Arc<ItemName>) {
         let path = shortened(&change.path).into_owned();
         let is_known = |known: &LostChange| {
             let same_template =
@@ -37,7 +36,7 @@ impl Trace {
         };
         if self.lost.len() < LOST && !self.lost.iter().any(is_known) {
             let (patch, item) = (change.origin.patch.clone(), item.clone());
-            self.lost.push(LostChange { patch, item, path, is_template: slot.is_template() });
+            self.lost.push(LostChange { patch, item, path, is_template });
         }
     }
 }
