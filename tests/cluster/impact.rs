@@ -350,6 +350,7 @@ fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
 #[test]
 fn a_scale_that_the_topology_undoes_is_warned_of() {
     // DEC-113
+    const NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
     let mut with_pools = class();
     let workers = &mut with_pools["spec"]["workers"];
     workers["machinePools"] = workers["machineDeployments"].clone();
@@ -380,7 +381,6 @@ fn a_scale_that_the_topology_undoes_is_warned_of() {
         }
         object
     };
-    const NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
     let pool = object("MachinePool", "topology.cluster.x-k8s.io/pool-name", "md-0");
     fleet.apply_all(&[object("MachineDeployment", NAME, "md-0"), object("MachineDeployment", NAME, "free"), pool]);
     let scale =

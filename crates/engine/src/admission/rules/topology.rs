@@ -317,9 +317,9 @@ fn machine_pools_start_with_their_minimum(change: &ClassifiedChange<'_>, found: 
     for pool in change.topology.workers.machine_pools.iter().filter(|pool| pool.replicas.is_none()) {
         let before = old.and_then(|old| old.iter().find(|before| before.name == pool.name));
         let class = class.spec.machine_pool_class(&pool.class).map(|class| &class.metadata);
-        let metadata = [Some(&pool.metadata), class].into_iter().flatten();
+        let mut metadata = [Some(&pool.metadata), class].into_iter().flatten();
         let (wanted, reason) = match before {
-            None => (metadata.filter_map(shared::autoscaler_minimum).next(), "starts with 1 machine"),
+            None => (metadata.find_map(shared::autoscaler_minimum), "starts with 1 machine"),
             Some(before) => (before.replicas, "goes back to 1 machine"),
         };
         if let Some(wanted) = wanted.filter(|wanted| *wanted > 1) {
