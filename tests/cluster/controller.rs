@@ -247,8 +247,13 @@ async fn wrong_references_are_reported_and_not_changed() {
     assert_eq!(stored.data["status"]["observedGeneration"], 1);
     assert_eq!(stored.data["spec"]["infrastructure"], old["spec"]["infrastructure"]);
 
-    for name in ["missing", "unknown"] {
+    for (name, reason) in [
+        ("missing", "DevClusterTemplate late does not exist in version v1beta2"),
+        ("unknown", "CustomResourceDefinition nowheretemplates.infrastructure.cluster.x-k8s.io does not exist"),
+    ] {
         let stored = with_condition(&ground, &topologist, (&namespace, name), "RefVersionsUpToDate", "Unknown").await;
+        let message = &condition(&stored, "RefVersionsUpToDate")["message"];
+        assert_eq!(message, &json!(format!("Some references cannot be resolved: {reason}")));
         assert!(stored.data["status"].get("observedGeneration").is_none(), "{name}");
         assert_eq!(condition(&stored, "VariablesReady")["status"], "True", "{name}");
     }
