@@ -369,8 +369,9 @@ fn a_scale_that_the_topology_undoes_is_warned_of() {
             "topology.cluster.x-k8s.io/owned": "",
         });
         let machines = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
-            "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"},
-            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker"},
+            "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"}, "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker",
+            },
         }});
         let mut object = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": set, "labels": labels},

@@ -1,5 +1,7 @@
 //! The admission rounds of one write.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
@@ -88,9 +90,9 @@ impl WriteReview<'_> {
         let (group, version) = (self.attributes.group, self.attributes.version);
         let is_deletion = self.attributes.operation == "DELETE";
         let is_scale = self.attributes.subresource == "scale";
-        let reviewed = |object: &Value| match is_scale {
-            true => scale::read_scale(self.resource, object).unwrap_or_default(),
-            false => object.clone(),
+        let reviewed = |object| match is_scale {
+            true => Cow::Owned(scale::read_scale(self.resource, object).unwrap_or_default()),
+            false => Cow::Borrowed(object),
         };
         let kind = match is_scale {
             true => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
@@ -101,7 +103,7 @@ impl WriteReview<'_> {
             "uid": uid, "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
             "name": self.name, "operation": self.attributes.operation,
             "userInfo": {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]},
-            "object": if is_deletion { Value::Null } else { reviewed(object) },
+            "object": (!is_deletion).then(|| reviewed(object)),
             "oldObject": self.old.map(reviewed), "dryRun": self.is_dry_run,
             "options": {"kind": self.options, "apiVersion": api_version("meta.k8s.io", "v1")},
         });

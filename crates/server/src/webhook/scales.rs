@@ -87,7 +87,8 @@ impl ReviewHandler {
             };
             let field = Path::new(field).key(&set.name).child("replicas");
             format!(
-                "the replicas of {} {key} will be {replicas} again, as the topology of Cluster {} sets them: change {field} of the Cluster instead",
+                "the replicas of {} {key} will be {replicas} again, as the topology of Cluster {} sets them: change \
+                 {field} of the Cluster instead",
                 kind.name(),
                 set.cluster
             )
@@ -104,7 +105,7 @@ fn replicas(cluster: &Cluster, kind: WorkerKind, name: &str) -> Option<i32> {
     }
 }
 
-/// The fields of a `autoscaling/v1` Scale that are read.
+/// The fields of an `autoscaling/v1` Scale that are read.
 #[derive(Deserialize)]
 struct Scale {
     #[serde(default)]
