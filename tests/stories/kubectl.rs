@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::kubectl::{Kubectl, Outcome};
 use crate::harness::kubectl_stories::{self, Watch, words};
 use crate::harness::server::Topologist;
+use crate::harness::wait;
 
 /// A server with its kubectl.
 struct Served {
@@ -339,6 +340,42 @@ fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
     assert!(fewer.code == 0 && fewer.err.contains("Warning: removes 1 machine in 1 of 1 Cluster"), "{fewer:#?}");
     let more = scaled(3);
     assert!(more.code == 0 && !more.err.contains("machine"), "{more:#?}");
+}
+
+#[test]
+fn a_scale_that_the_topology_undoes_is_warned_of() {
+    // DEC-113
+    let served = serve();
+    let at = |path: &str| served.field("cluster/demo", &format!(".spec.topology.workers.machineDeployments[0].{path}"));
+    let (name, replicas) = (at("name"), at("replicas"));
+    let labels = json!({
+        "cluster.x-k8s.io/cluster-name": "demo",
+        "topology.cluster.x-k8s.io/deployment-name": name,
+        "topology.cluster.x-k8s.io/owned": "",
+    });
+    let deployment = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": {"name": "set", "namespace": "default", "labels": labels},
+        "spec": {
+            "clusterName": "demo", "replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+                "clusterName": "demo", "bootstrap": {"dataSecretName": "data"}, "infrastructureRef": {
+                    "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerMachineTemplate", "name": "worker",
+                },
+            }},
+        },
+    });
+    served.give(&deployment, &["create"]);
+    let warning = format!(
+        "Warning: the replicas of MachineDeployment default/set will be {replicas} again, as the topology of Cluster \
+         default/demo sets them: change spec.topology.workers.machineDeployments[{name}].replicas of the Cluster instead"
+    );
+    let scale = |replicas: usize| served.run(&["scale", "machinedeployment/set", &format!("--replicas={replicas}")]);
+    // The watch of MachineDeployments needs a moment.
+    let is_warned = || [7, 0].map(&scale).iter().all(|outcome| outcome.code == 0 && outcome.err.trim() == warning);
+    wait::until("a scale is warned of", wait::SOON, is_warned, || format!("{:#?}", scale(8)));
+    let same = scale(replicas.parse().unwrap());
+    assert_eq!((same.code, &*same.err), (0, ""), "{same:#?}");
 }
 
 #[test]
