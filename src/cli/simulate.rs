@@ -45,7 +45,7 @@ use engine::topology::plan::TopologySimulator;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 use model::world::{Found, Record};
 use schema::budget::Stop;
 use simulation::equivalent_clusters::{equivalent, renamed};
@@ -170,7 +170,7 @@ impl SimulationSides {
             }
             let subjects = side.subjects();
             let mut clusters = subjects.iter().filter_map(ReviewSubject::cluster);
-            has_clusters |= clusters.any(|cluster| cluster.at("spec.topology").is_some());
+            has_clusters |= clusters.any(|cluster| cluster.has_topology());
         }
         match has_clusters {
             true => Ok(None),
@@ -335,7 +335,7 @@ impl SimulationInputs {
         let classes = subjects.iter().filter_map(ReviewSubject::class);
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
         let clusters = subjects.iter().filter_map(ReviewSubject::cluster);
-        let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
+        let clusters = clusters.filter(Object::has_topology);
         let mut clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
         let mut running = BTreeMap::new();
         for (key, cluster) in clusters.iter_mut().filter(|(_, cluster)| !cluster.uid().is_empty()) {
@@ -354,7 +354,12 @@ impl SimulationInputs {
 fn as_new(cluster: &mut Object) {
     let of_metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "finalizers", "managedFields"];
     let of_metadata = of_metadata.map(|name| format!("metadata.{name}"));
-    let of_controllers = ["status", "spec.infrastructureRef", "spec.controlPlaneRef", "spec.controlPlaneEndpoint"];
+    let of_controllers = [
+        "status",
+        paths::INFRASTRUCTURE_REF,
+        paths::cluster::CONTROL_PLANE_REF,
+        paths::cluster::CONTROL_PLANE_ENDPOINT,
+    ];
     for path in of_metadata.iter().map(String::as_str).chain(of_controllers) {
         cluster.remove(path);
     }

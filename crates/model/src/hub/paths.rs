@@ -93,9 +93,13 @@ pub mod cluster {
     pub const CONTROL_PLANE_ENDPOINT_HOST: &str = "spec.controlPlaneEndpoint.host";
     pub const CONTROL_PLANE_ENDPOINT_PORT: &str = "spec.controlPlaneEndpoint.port";
     pub const TOPOLOGY: &str = "spec.topology";
+    pub const TOPOLOGY_CLASS_NAME: &str = "spec.topology.classRef.name";
+    pub const TOPOLOGY_CLASS_NAMESPACE: &str = "spec.topology.classRef.namespace";
     pub const TOPOLOGY_CONTROL_PLANE: &str = "spec.topology.controlPlane";
     pub const TOPOLOGY_VARIABLES: &str = "spec.topology.variables";
     pub const TOPOLOGY_CONTROL_PLANE_VARIABLES: &str = "spec.topology.controlPlane.variables.overrides";
+    pub const TOPOLOGY_MACHINE_DEPLOYMENTS: &str = "spec.topology.workers.machineDeployments";
+    pub const TOPOLOGY_MACHINE_POOLS: &str = "spec.topology.workers.machinePools";
     pub const TOPOLOGY_VERSION: &str = "spec.topology.version";
 }
 
@@ -104,6 +108,10 @@ pub mod cluster_class {
     pub const CONTROL_PLANE: &str = "spec.controlPlane";
     pub const CONTROL_PLANE_MACHINES: &str = "spec.controlPlane.machineInfrastructure";
     pub const INFRASTRUCTURE: &str = "spec.infrastructure";
+    pub const MACHINE_DEPLOYMENTS: &str = "spec.workers.machineDeployments";
+    pub const MACHINE_POOLS: &str = "spec.workers.machinePools";
+    pub const PATCHES: &str = "spec.patches";
+    pub const VARIABLES: &str = "spec.variables";
 }
 
 /// Machines.
@@ -133,6 +141,7 @@ pub mod worker {
     pub const MACHINE_ANNOTATIONS: &str = "spec.template.metadata.annotations";
     pub const MACHINE_CLUSTER_NAME: &str = "spec.template.spec.clusterName";
     pub const MACHINE_LABELS: &str = "spec.template.metadata.labels";
+    pub const MATCH_EXPRESSIONS: &str = "spec.selector.matchExpressions";
     pub const MATCH_LABELS: &str = "spec.selector.matchLabels";
     /// How many machines are remediated at a time.
     pub const MAX_IN_FLIGHT: &str = "spec.remediation.maxInFlight";

@@ -12,7 +12,7 @@ use super::{add, pointer};
 use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
-use model::hub::{Cluster, Kind, Topology};
+use model::hub::{Cluster, Kind, Topology, paths};
 use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
 use schema::field::{FieldError, Findings, Path};
@@ -125,7 +125,7 @@ fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
 fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
         found.required(
-            Path::new("spec.topology.classRef.name"),
+            Path::new(paths::cluster::TOPOLOGY_CLASS_NAME),
             "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
         );
     }
@@ -142,7 +142,7 @@ fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, er
     }
     let Found::Yes(class) = world.class(&old_key) else { return };
     let Some(variables) = class.variables() else { return };
-    let list = Path::new("spec.topology.variables");
+    let list = Path::new(paths::cluster::TOPOLOGY_VARIABLES);
     let values = stored.variables.iter().enumerate();
     let places: BTreeMap<_, _> = values.map(|place| (list.key(&place.1.name).to_string(), place)).collect();
     for error in errors.iter_mut().filter(|error| error.rule == "VAR-V-004") {

@@ -12,7 +12,7 @@ use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
-use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation};
+use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation, paths};
 use model::variables::{self, CompiledVariables, ValueBudget};
 use model::world::World;
 use schema::budget::Stop;
@@ -240,7 +240,7 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
     FieldError {
         rule: "DEC-1",
         kind: ErrorKind::Forbidden,
-        path: Path::new("spec.variables"),
+        path: Path::new(paths::cluster_class::VARIABLES),
         value: ErrorValue::NOTHING,
         detail,
     }

@@ -9,7 +9,7 @@ use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::{AdmissionSettings, ListedRule};
 use golang::json::decode;
-use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
+use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition, paths};
 use model::world::World;
 use schema::field::{Findings, Path, join};
 use schema::openapi::{self, Breach, SchemaAllowance, SchemaDefinition};
@@ -194,5 +194,5 @@ fn no_transition_rules_of_arrays(node: &SchemaDefinition, path: &Path, found: &m
 }
 
 fn path(variable: &VariableDefinition) -> Path {
-    Path::new("spec.variables").key(&variable.name)
+    Path::new(paths::cluster_class::VARIABLES).key(&variable.name)
 }

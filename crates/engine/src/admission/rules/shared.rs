@@ -7,7 +7,7 @@ use crate::admission::AdmissionSettings;
 use model::hub::naming::{decimal_integer, is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
-    annotation,
+    annotation, paths,
 };
 use schema::field::{Findings, Path, RuleId};
 
@@ -183,7 +183,7 @@ pub(super) fn autoscaled_replicas(
 ) {
     for deployment in &cluster.spec.topology.workers.machine_deployments {
         let Some(replicas) = deployment.replicas else { continue };
-        let path = Path::new("spec.topology.workers.machineDeployments").key(&deployment.name).child("replicas");
+        let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&deployment.name).child("replicas");
         if is_autoscaled(&deployment.metadata) {
             let detail =
                 format!("leave replicas to the autoscaler, whose annotations this machine deployment has{whose}");

@@ -10,7 +10,7 @@ use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use golang::version::KubeVersion;
 use model::hub::naming::decimal_integer;
-use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
+use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation, paths};
 use model::world::{Class, Found, is_settled};
 use schema::field::{Findings, Path, RuleId, a_few};
 
@@ -130,8 +130,10 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
         return;
     }
     let spec = &change.new.spec;
-    let references =
-        [("spec.infrastructureRef", &spec.infrastructure_ref), ("spec.controlPlaneRef", &spec.control_plane_ref)];
+    let references = [
+        (paths::INFRASTRUCTURE_REF, &spec.infrastructure_ref),
+        (paths::cluster::CONTROL_PLANE_REF, &spec.control_plane_ref),
+    ];
     for (path, _) in references.into_iter().filter(|(_, reference)| reference.is_defined()) {
         if change.settings.refuse_refs_with_topology {
             found
@@ -222,7 +224,7 @@ fn taints_may_be_set(change: &TopologyChange<'_>, found: &mut Findings) {
 fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found: &mut Findings) {
     let Some(text) = change.new.annotation(annotation::UPGRADE_CONCURRENCY) else { return };
     if decimal_integer(text).is_none_or(|number| number < 1) {
-        let path = Path::new("metadata.annotations").child(annotation::UPGRADE_CONCURRENCY);
+        let path = Path::new(paths::metadata::ANNOTATIONS).child(annotation::UPGRADE_CONCURRENCY);
         found.invalid(path, text, "must be an integer of at least 1");
     }
 }
@@ -299,14 +301,14 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
 fn machine_deployments_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_deployments.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_deployments.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::new("spec.topology.workers.machineDeployments"), &classes, change.key, found);
+    workers(entries, &Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS), &classes, change.key, found);
 }
 
 /// Each machine pool has an existing class and a unique name (CL-V-057).
 fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_pools.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_pools.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::new("spec.topology.workers.machinePools"), &classes, change.key, found);
+    workers(entries, &Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS), &classes, change.key, found);
 }
 
 fn workers<'a>(
@@ -381,17 +383,17 @@ fn machine_deployment_health_checks_can_work(change: &ClassifiedChange<'_>, foun
 }
 
 fn topology() -> Path {
-    Path::new("spec.topology")
+    Path::new(paths::cluster::TOPOLOGY)
 }
 
 fn control_plane() -> Path {
-    Path::new("spec.topology.controlPlane")
+    Path::new(paths::cluster::TOPOLOGY_CONTROL_PLANE)
 }
 
 fn machine_deployment(name: &str) -> Path {
-    Path::new("spec.topology.workers.machineDeployments").key(name)
+    Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(name)
 }
 
 fn machine_pool(name: &str) -> Path {
-    Path::new("spec.topology.workers.machinePools").key(name)
+    Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(name)
 }

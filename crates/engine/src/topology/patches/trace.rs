@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::document::PatchMark;
 use super::items::ItemSlot;
 use crate::topology::worker::WorkerKind;
-use model::hub::ObjectKey;
+use model::hub::{ObjectKey, paths};
 use model::world::PatchHook;
 use schema::field::{Path, shortened};
 
@@ -235,7 +235,7 @@ impl fmt::Display for NotAsked {
 impl PatchError {
     /// The path in the class.
     fn path(&self) -> Path {
-        let path = Path::new("spec.patches").index(self.position);
+        let path = Path::new(paths::cluster_class::PATCHES).index(self.position);
         match &self.place {
             PatchLocation::Patch => path,
             PatchLocation::EnabledIf => path.child("enabledIf"),
