@@ -26,8 +26,7 @@ use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::file_review::LoadedObject;
 use engine::topology::class_status;
 use model::crd;
-use model::hub::contract::assumed_contract;
-use model::hub::contract::{definition_name, names_contracts, plural};
+use model::hub::contract::{assumed_contract, cloned_kind, definition_name, is_template_kind, names_contracts, plural};
 use model::hub::{GROUP, Kind, ResourceDefinition, group_of, version_of};
 use model::wire::manifest::Manifest;
 use tls::authority::IssuedCertificate;
@@ -272,7 +271,7 @@ fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     for manifest in manifests {
         let (group, version) = (group_of(&manifest.api_version), version_of(&manifest.api_version));
         if group.ends_with(PROVIDERS) {
-            for kind in [Some(&*manifest.kind), manifest.kind.strip_suffix("Template")].into_iter().flatten() {
+            for kind in [Some(&*manifest.kind), cloned_kind(&manifest.kind)].into_iter().flatten() {
                 kinds.entry((group, kind)).or_default().insert(version);
             }
         }
@@ -291,7 +290,7 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
     schema["description"] =
         json!(format!("What a {kind} looks like is not known: no file of --load had its definition."));
     schema["properties"] = json!({"spec": anything, "status": anything});
-    let is_template = kind.ends_with("Template");
+    let is_template = is_template_kind(kind);
     if !is_template {
         // Asked for by the topology, which leaves out what a kind does not have (DEC-22).
         schema["properties"]["spec"]["properties"] = json!({"replicas": {"type": "integer", "format": "int32"}});

@@ -31,7 +31,7 @@ use engine::file_review::settled;
 use engine::sample_clusters::with_samples;
 use engine::topology::{Computation, Options, class_status};
 use golang::yaml::YamlDocument;
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, object_kind};
 use model::hub::names::DeterministicNames;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest;
@@ -229,7 +229,7 @@ impl ClusterReading {
     /// Notes the kinds of objects in files, whose definitions give them defaults.
     fn note_kinds(&mut self, files: &Facts) {
         for object in files.objects().into_iter().flat_map(ObjectSet::iter) {
-            let kinds = [object.kind(), object.kind().trim_end_matches("Template")];
+            let kinds = [object.kind(), object_kind(object.kind())];
             self.definitions.extend(kinds.map(|kind| definition_name(object.group(), kind)));
         }
     }

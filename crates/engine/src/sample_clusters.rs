@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
 use golang::json;
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, object_kind};
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey, group_of, version_of};
 use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
@@ -62,8 +62,7 @@ pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
 /// Whether the definition of a class's control plane, if it is known, accepts a version.
 fn accepts_version(class: &ClusterClass, facts: &Facts, version: &str) -> bool {
     let template = &class.spec.control_plane.template_ref;
-    let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
-    let name = definition_name(group_of(&template.api_version), kind);
+    let name = definition_name(group_of(&template.api_version), object_kind(&template.kind));
     let Some(Found::Yes(definition)) = facts.objects().map(|objects| objects.definition(&name)) else { return true };
     match definition.resource_schema(version_of(&template.api_version)) {
         Some(Ok(schema)) => schema.accepts(&["spec", "version"], &json!(version)),

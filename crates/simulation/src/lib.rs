@@ -41,7 +41,7 @@ use machines::lifecycle::dependents::{differ_in_conditions_alone, differ_in_stat
 use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::simulator::{MachineSimulator as Machines, StoreError, StoredChange};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
-use model::hub::contract::{definition_name, names_contracts};
+use model::hub::contract::{cloned_kind, definition_name, names_contracts};
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of, paths};
 use model::wire::{Decode, WireVersion};
 use model::world::{Found, ObjectSet, Record};
@@ -561,7 +561,7 @@ impl Simulation {
 /// Registers the contracts of a definition, and of the kind cloned from it.
 fn define(machines: &mut Machines, objects: &ObjectSet, object: &Object) {
     let kind = object.kind();
-    for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
+    for kind in [Some(kind), cloned_kind(kind)].into_iter().flatten() {
         let name = definition_name(object.group(), kind);
         if let Found::Yes(definition) = objects.definition(&name)
             && names_contracts(&definition.labels)

@@ -42,12 +42,7 @@ pub fn created_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
         reference.is_defined().then(|| (reference.api_version.clone(), kind.to_owned()))
     };
     let copied = copied.filter_map(|reference| kind(reference, &reference.kind));
-    copied.chain(made.filter_map(|reference| kind(reference, object_kind(&reference.kind)))).collect()
-}
-
-/// The kind of the objects of a kind of templates.
-fn object_kind(kind: &str) -> &str {
-    kind.strip_suffix("Template").unwrap_or(kind)
+    copied.chain(made.filter_map(|reference| kind(reference, contract::object_kind(&reference.kind)))).collect()
 }
 
 /// Group and version of a reference; the group of a core kind is empty.

@@ -15,7 +15,7 @@ use super::contract::{contract_of, version_to_read};
 use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
 use super::{Failure, field_path};
-use model::hub::contract::Contract;
+use model::hub::contract::{Contract, object_kind};
 use model::hub::{ContractRef, Object, ObjectKey, ObjectRef, label, paths};
 use model::world::{Found, Selection, World};
 
@@ -297,7 +297,7 @@ impl Mode {
     fn kind_of(self, template: &Object) -> &str {
         match self {
             Mode::Template => template.kind(),
-            Mode::Object => template.kind().strip_suffix("Template").unwrap_or(template.kind()),
+            Mode::Object => object_kind(template.kind()),
         }
     }
 }

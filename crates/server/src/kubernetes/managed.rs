@@ -33,6 +33,7 @@ use super::raw_object::RawObject;
 use super::templates::{MOST_KINDS, ObjectKind};
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::{self, Metrics};
+use model::hub::contract::is_template_kind;
 use model::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
 use model::world::{Found, Selection};
 
@@ -326,7 +327,7 @@ fn kind_of(api_version: &str, kind: &str) -> ObjectKind {
 /// Which objects of a kind are watched.
 fn selector(kind: &ObjectKind) -> Option<&'static str> {
     let is_cluster = kind.group == GROUP && kind.kind == Kind::Cluster.name();
-    (!is_cluster && !kind.kind.ends_with("Template")).then_some(label::OWNED)
+    (!is_cluster && !is_template_kind(&kind.kind)).then_some(label::OWNED)
 }
 
 /// One watch.

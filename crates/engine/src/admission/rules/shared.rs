@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use crate::admission::AdmissionSettings;
+use model::hub::contract::cloned_kind;
 use model::hub::naming::{decimal_integer, is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
@@ -44,7 +45,7 @@ pub(super) fn template_reference(reference: &TemplateRef, holder: &Path, found: 
         }
     });
     found.run("TRF-002", |found| {
-        if reference.kind.len() <= "Template".len() || !reference.kind.ends_with("Template") {
+        if cloned_kind(&reference.kind).is_none_or(str::is_empty) {
             found.invalid(
                 path.child("kind"),
                 &*reference.kind,

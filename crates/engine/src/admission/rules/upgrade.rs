@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::topology_change::version_path;
 use crate::admission::ListedRule;
 use golang::version::{KubeVersion, without_build};
-use model::hub::contract::{definition_name, newest_version};
+use model::hub::contract::{cloned_kind, definition_name, newest_version};
 use model::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType, label, paths};
 use model::world::{Found, Nodes, NodesOf, Selection, World};
@@ -217,7 +217,7 @@ impl Upgrade<'_> {
             return self.world.held(&reference.api_group, &reference.kind, &key);
         }
         let template = &self.class.spec.control_plane.template_ref;
-        let kind = template.kind.strip_suffix("Template")?;
+        let kind = cloned_kind(&template.kind)?;
         let selection = Selection { api_version: template.api_version.clone(), ..self.selection(kind, self.labels()) };
         match self.world.list(&selection) {
             Found::Yes(objects) => objects.into_iter().next(),

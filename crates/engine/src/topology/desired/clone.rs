@@ -7,6 +7,7 @@ use super::metadata::MetadataEntry;
 use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
+use model::hub::contract::object_kind;
 use model::hub::{Object, annotation, paths};
 
 /// Additional metadata of a clone.
@@ -27,9 +28,8 @@ pub(super) fn object(
     let empty = Map::new();
     let described = template.members_at(paths::TEMPLATE)?.unwrap_or(&empty);
     let mut members = without_system_fields(described);
-    let kind = template.kind().strip_suffix("Template").unwrap_or(template.kind());
     members.entry("apiVersion").or_insert_with(|| template.api_version().into());
-    members.entry("kind").or_insert_with(|| kind.into());
+    members.entry("kind").or_insert_with(|| object_kind(template.kind()).into());
     finished(members.into(), template, name, extra, basis)
 }
 
