@@ -375,14 +375,14 @@ mod tests {
         );
         let made = definitions(&all.iter().collect::<Vec<_>>());
         let made: Vec<_> = made.iter().filter(|one| !crd::definitions().contains(one)).collect();
-        let said =
+        let names_and_labels =
             made.iter().map(|one| (one["metadata"]["name"].as_str().unwrap(), one["metadata"]["labels"].clone()));
         let want = [
             ("awsclusters.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta1": "v1beta1_v1beta2"})),
             ("devmachines.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
             ("devmachinetemplates.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
         ];
-        assert_eq!(said.collect::<Vec<_>>(), want);
+        assert_eq!(names_and_labels.collect::<Vec<_>>(), want);
         let stored = made[0]["spec"]["versions"].as_array().unwrap().iter().map(|version| &version["storage"]);
         assert_eq!(stored.collect::<Vec<_>>(), [&json!(false), &json!(true)]);
     }

@@ -499,7 +499,12 @@ impl ClusterSimulations<'_> {
     }
 
     /// Runs up to the start of the output. Before a change, the rollout has an end there.
-    fn begin(&self, key: &ObjectKey, simulation: &mut Simulation, tell: impl FnMut(Moment)) -> Result<Option<End>> {
+    fn begin(
+        &self,
+        key: &ObjectKey,
+        simulation: &mut Simulation,
+        on_progress: impl FnMut(Moment),
+    ) -> Result<Option<End>> {
         let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
         let end = if let Some(objects) = self.before.running.get(key) {
             adopt(simulation, cluster, objects)?;
@@ -511,7 +516,7 @@ impl ClusterSimulations<'_> {
             if self.change.is_none() {
                 return Ok(None);
             }
-            Some(simulation.run(self.limit, tell))
+            Some(simulation.run(self.limit, on_progress))
         };
         simulation.restart();
         Ok(end)
@@ -519,18 +524,18 @@ impl ClusterSimulations<'_> {
 
     /// Simulates one Cluster.
     fn one(&self, key: &ObjectKey, progress: &ProgressBar) -> Result<ClusterOutcome> {
-        let tell = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
+        let on_progress = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
         let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         let mut simulation = simulation.until(self.stop.clone());
         for class in &self.before.classes {
             simulation.put(class)?;
         }
-        let end = self.begin(key, &mut simulation, tell)?;
+        let end = self.begin(key, &mut simulation, on_progress)?;
         let stuck_before = end.and_then(|end| reason(end, key));
         if let Some(change) = &self.change {
             change.make(key, &mut simulation)?;
         }
-        let end = simulation.run(self.limit, tell);
+        let end = simulation.run(self.limit, on_progress);
         // More time does not help a topology that cannot be computed.
         let ran_out = simulation.ran_out && simulation.is_computed(key);
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });

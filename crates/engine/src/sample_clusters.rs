@@ -117,14 +117,14 @@ impl Draft {
             "metadata": {"namespace": key.namespace, "name": key.name},
             "spec": {"clusterNetwork": network(), "topology": topology},
         });
-        let told = missing.into_iter().map(|(name, reason)| {
+        let messages = missing.into_iter().map(|(name, reason)| {
             let place = format!("{name}{}", reason.place);
             format!(
                 "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or a Cluster of the class to the files",
                 reason.reason
             )
         });
-        Draft { value, missing: told.collect() }
+        Draft { value, missing: messages.collect() }
     }
 
     /// The Cluster after both end points of the webhook.

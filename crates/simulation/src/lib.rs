@@ -480,7 +480,7 @@ impl Simulation {
             machines::lifecycle::GroupKind::new(step.object.group(), &step.object.kind),
             step.object.key.clone(),
         );
-        if step.sent.is_none() {
+        if step.applied.is_none() {
             self.machines.delete(&id);
             return Ok(());
         }
@@ -504,7 +504,7 @@ impl Simulation {
     /// Writes what a topology decides about its Cluster: labels, annotations and references.
     fn write_cluster(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), RunError> {
         let id = cluster_id(cluster);
-        let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
+        let (Some(sent), Some(known)) = (&step.applied, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
         for part in [
             paths::metadata::LABELS,

@@ -147,7 +147,7 @@ mod tests {
         let [kind, name, what, because] = event;
         let timeline = ClusterTimeline {
             machines: [(strange("machine"), machine)].into(),
-            held: vec![held],
+            holds: vec![held],
             events: vec![TimelineEvent { t: 3, kind, name, change: TimelineChange::Phase(what), because }],
             last: 3,
             ..ClusterTimeline::default()

@@ -337,11 +337,11 @@ mod tests {
         let long = one(&"a.".repeat(500), &"x".repeat(500), Some(&"p".repeat(500)));
         assert_eq!(long.chars().count(), MOST_CHARS, "{long}");
         let many = |count: usize| (0..count).map(|i| refusal(&format!("spec.f{i}"), "is wrong", None)).collect();
-        let said = texts(many(25), 0);
-        assert_eq!((said.len(), said[10].as_str()), (11, "the API server would refuse 15 more fields"));
-        let said = texts(many(25), 38);
-        assert!(said.iter().map(String::len).sum::<usize>() <= MOST_TEXT, "{said:?}");
-        assert!(said.last().unwrap().starts_with("the API server would refuse "), "{said:?}");
+        let warnings = texts(many(25), 0);
+        assert_eq!((warnings.len(), warnings[10].as_str()), (11, "the API server would refuse 15 more fields"));
+        let warnings = texts(many(25), 38);
+        assert!(warnings.iter().map(String::len).sum::<usize>() <= MOST_TEXT, "{warnings:?}");
+        assert!(warnings.last().unwrap().starts_with("the API server would refuse "), "{warnings:?}");
         assert_eq!(texts(Vec::new(), 2).len(), 2);
     }
 }

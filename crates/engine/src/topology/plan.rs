@@ -75,7 +75,7 @@ pub struct PlanStep {
     pub replaces: Option<String>,
     /// The applied object; none for a deletion. For the Cluster, it has all desired labels, annotations and references,
     /// but only the `changes` are written.
-    pub sent: Option<Arc<Object>>,
+    pub applied: Option<Arc<Object>>,
     /// The origins of the fields in the applied object.
     pub origins: Arc<Origins>,
     pub changes: Vec<ChangedField>,

@@ -236,8 +236,8 @@ fn prepare(schema: &mut Value, is_resource: bool) {
 /// The schema without documentation.
 pub fn without_descriptions(schema: &Value) -> Value {
     let Value::Object(keywords) = schema else { return schema.clone() };
-    let said = ["description", "title", "example", "externalDocs"];
-    let kept = keywords.iter().filter(|(name, _)| !said.contains(&name.as_str()));
+    let documentation = ["description", "title", "example", "externalDocs"];
+    let kept = keywords.iter().filter(|(name, _)| !documentation.contains(&name.as_str()));
     let each = kept.map(|(name, value)| {
         let value = match (name.as_str(), value) {
             ("properties", Value::Object(nodes)) => {

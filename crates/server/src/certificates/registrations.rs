@@ -111,11 +111,11 @@ mod tests {
         assert_eq!(update(&objects), None);
         objects.remove(&BundleHolder::Validating);
         objects.insert(clusters, definition("None"));
-        let said = update(&objects).unwrap();
+        let message = update(&objects).unwrap();
         assert!(
-            said.contains("ValidatingWebhookConfiguration topologist: it does not exist")
-                && said.contains("strategy is None"),
-            "{said}"
+            message.contains("ValidatingWebhookConfiguration topologist: it does not exist")
+                && message.contains("strategy is None"),
+            "{message}"
         );
         assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (1, 1));
         assert_eq!(update(&objects), None, "it is said once");

@@ -128,7 +128,9 @@ impl<'a> ChangeOfVariables<'a> {
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
         // A patch whose variables are not discovered yet may define any variable.
         let known = |(patch, extension): (&Patch, &ExternalPatch)| {
-            old.spec.discovering_patches().any(|(other, asked)| other.name == patch.name && asked == extension)
+            old.spec
+                .discovering_patches()
+                .any(|(former, former_extension)| former.name == patch.name && former_extension == extension)
         };
         let mut between = Self::between(before, &expected, change.world)?;
         if !change.new.spec.discovering_patches().all(known) {

@@ -275,7 +275,7 @@ impl fmt::Display for PatchError {
 const NAMED: usize = 3;
 
 /// Maximum number of shown errors; the rest is counted.
-const TOLD: usize = 10;
+const SHOWN: usize = 10;
 
 /// All errors in one line; an error of several templates is shown once.
 pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
@@ -283,7 +283,7 @@ pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
     for error in errors {
         let text = error.to_string();
         let item = error.item.as_deref();
-        match groups.iter_mut().find(|(told, _)| *told == text) {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, items)) => items.extend(item),
             None => groups.push((text, item.into_iter().collect())),
         }
@@ -296,10 +296,10 @@ pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
             _ => format!("{text} (for {})", names.join(", ")),
         }
     };
-    let mut told: Vec<String> = groups.iter().take(TOLD).map(one).collect();
-    if groups.len() > TOLD {
-        told.push(format!("and {} more errors", groups.len() - TOLD));
+    let mut messages: Vec<String> = groups.iter().take(SHOWN).map(one).collect();
+    if groups.len() > SHOWN {
+        messages.push(format!("and {} more errors", groups.len() - SHOWN));
     }
     let class = errors.first().map(|error| error.class.to_string()).unwrap_or_default();
-    format!("the patches of ClusterClass {class} cannot be applied: {}", told.join("; "))
+    format!("the patches of ClusterClass {class} cannot be applied: {}", messages.join("; "))
 }

@@ -319,7 +319,7 @@ impl TopologySimulator {
         if let Some(fighting) = rotates_for_ever(&round.steps, rotations) {
             return Err(fighting);
         }
-        let sent = round.steps.iter().filter_map(|step| step.sent.as_ref());
+        let sent = round.steps.iter().filter_map(|step| step.applied.as_ref());
         let written: Weight = sent.map(|object| object.weight()).sum();
         outcome.written += written;
         self.options.limit.check_written(outcome.written)?;
@@ -461,7 +461,7 @@ impl TopologySimulator {
     /// Checks what steps write against the schemas of definitions.
     fn check(&self, steps: &[PlanStep], class: &ObjectKey, world: &World, checks: &mut Checks) {
         for step in steps.iter().filter(|step| step.part != TopologyPart::Cluster) {
-            let Some(sent) = &step.sent else { continue };
+            let Some(sent) = &step.applied else { continue };
             let (merged, slot) = (self.merged(&step.object, sent), step.part.to_string());
             let (object, refused) = match &merged {
                 Ok(object) => (object, None),

@@ -38,10 +38,10 @@ pub(super) fn upgrading_deployments(
     world: &World,
 ) -> Result<BTreeSet<String>, Failure> {
     // All machine deployments are checked, so that one round gathers all machines.
-    let asked: Vec<_> =
+    let checked: Vec<_> =
         deployments.values().map(|one| (&one.object, is_deployment_upgrading(&one.object, world))).collect();
     let mut upgrading = BTreeSet::new();
-    for (deployment, is_upgrading) in asked {
+    for (deployment, is_upgrading) in checked {
         if is_upgrading? {
             upgrading.insert(deployment.name().to_owned());
         }

@@ -171,18 +171,18 @@ fn compiling_ends_when_the_time_is_over() {
     assert!(found.error_count() == 0 && allowance.breach().is_none() && allowance.stop().has_stopped());
     let value: Value = (0..100_000).collect();
     let list = Schema::compile(&definition(&json!({"type": "array", "items": {"type": "string"}}))).unwrap();
-    let (asked, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
+    let (polls, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
     let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     let all = effort.taken();
     let stop = Stop::when({
-        let asked = asked.clone();
-        move || asked.fetch_add(1, Ordering::Relaxed) == 1
+        let polls = polls.clone();
+        move || polls.fetch_add(1, Ordering::Relaxed) == 1
     });
     let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     assert!(stop.has_stopped() && effort.exceeded().is_none());
-    assert!(all > 800_000 && asked.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
+    assert!(all > 800_000 && polls.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn step(action: StepAction, part: TopologyPart, name: &str) -> PlanStep {
         uid: is_there.then(|| format!("uid-of-{name}")),
         current: None,
         replaces: (action == StepAction::Rotate).then(|| "old".to_owned()),
-        sent: (action != StepAction::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
+        applied: (action != StepAction::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
         origins: Arc::default(),
         changes: Vec::new(),
         reason: "a test asks for it".to_owned(),
