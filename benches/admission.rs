@@ -1,12 +1,13 @@
 //! Throughput of reviews over TLS, against the least that a server could do.
 //!
-//! The yardstick is a bare axum handler behind the same listener code that decodes the same review into a JSON value and
-//! answers `allowed`. Both servers are processes of their own, so that their processor time can be told apart from the
-//! client's; they take turns in short rounds, so that a change in the machine's speed meets both.
+//! The yardstick is a bare axum handler behind the same listener code that decodes the same review into a JSON value
+//! and answers `allowed`. Both servers are processes of their own, so that their processor time can be told apart from
+//! the client's; they take turns in short rounds, so that a change in the machine's speed meets both.
 //!
 //! Budgets: at 20 KB at least 0.8 of the yardstick's throughput, and at most 100 µs more processor time per review.
 //!
-//! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance.
+//! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

@@ -1,10 +1,11 @@
-//! A leader that rolls fleets out: how long it takes from nothing, what it holds in memory then, and what it asks for when
-//! nothing changes.
+//! A leader that rolls fleets out: how long it takes from nothing, what it holds in memory then, and what it asks for
+//! when nothing changes.
 //!
-//! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS as it
-//! follows kube-apiserver. Each Cluster comes to sixteen objects. The last fleet has a class with two external patches, and an extension over
-//! HTTPS that counts its calls. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
-//! budget is missed by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
+//! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS
+//! as it follows kube-apiserver. Each Cluster comes to sixteen objects. The last fleet has a class with two external
+//! patches, and an extension over HTTPS that counts its calls.
+//! `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 
@@ -171,8 +172,8 @@ async fn client(kubeconfig: &Path) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// Follows the Clusters instead of listing them again and again, so that waiting costs the API the same for each Cluster
-/// however many there are.
+/// Follows the Clusters instead of listing them again and again, so that waiting costs the API the same for each
+/// Cluster however many there are.
 async fn until_reconciled(client: &kube::Client, clusters: usize) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);

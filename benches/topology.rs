@@ -1,7 +1,8 @@
-//! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is said.
+//! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is
+//! said.
 //!
-//! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
-//! tolerance.
+//! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget
+//! is missed by more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

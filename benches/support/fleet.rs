@@ -1,7 +1,7 @@
 //! Data for benchmarks: a class of 20 variables as people write them, and Clusters of about 20 KB that use it.
 //!
-//! Everything follows from numbers, so every run measures the same. Objects have what the API server adds before it asks,
-//! managed fields included.
+//! Everything follows from numbers, so every run measures the same. Objects have what the API server adds before it
+//! asks, managed fields included.
 #![allow(dead_code, reason = "each benchmark uses a part of the shared support")]
 
 use serde_json::{Value, json};

@@ -71,7 +71,8 @@ pub fn class_and_templates(size: Size) -> (Value, Vec<Value>) {
     (class, templates)
 }
 
-/// Patches of the kinds that classes have: a variable, a template, a template of builtin variables, one that is switched off.
+/// Patches of the kinds that classes have: a variable, a template, a template of builtin variables, one that is
+/// switched off.
 fn patch(i: usize) -> Value {
     let workers = json!({"machineDeploymentClass": {"names": ["*"]}});
     let machines = |path: &str, value: Value| {

@@ -3,9 +3,9 @@
 //! Schemas and values are composed from a seed. The reason and the path of each error have to be the same. A rule that
 //! cannot be compiled is besides reported at the rule, where Cluster API names only the default that waits for it.
 //!
-//! Not composed, since the answers differ on purpose or depend on the processor (DEC-51): rules of a variable that is an
-//! array, transition rules of arrays, bounds of 64 bits for numbers that are not integers, and formats and rules of nodes
-//! that have no type.
+//! Not composed, since the answers differ on purpose or depend on the processor (DEC-51): rules of a variable that is
+//! an array, transition rules of arrays, bounds of 64 bits for numbers that are not integers, and formats and rules of
+//! nodes that have no type.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

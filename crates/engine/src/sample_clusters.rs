@@ -19,8 +19,8 @@ use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
-/// Kubernetes versions of samples, if the class lists none: the first that the control plane accepts. Distributions demand
-/// their builds.
+/// Kubernetes versions of samples, if the class lists none: the first that the control plane accepts. Distributions
+/// demand their builds.
 const VERSIONS: [&str; 4] = ["v1.34.0", "v1.34.0+rke2r1", "v1.34.0+k3s1", "v1.34.0+k0s.0"];
 /// Machines of a control plane: the number in production, so that a rollout has the same steps.
 const CONTROL_PLANE: u32 = 3;
@@ -45,8 +45,8 @@ fn name(prefix: &str, class: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list. Without a list, one
-/// that the definitions of the control planes accept, if they are known.
+/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list. Without a list,
+/// one that the definitions of the control planes accept, if they are known.
 pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
     let mut lists = classes.iter().map(|class| &*class.spec.kubernetes_versions).filter(|list| !list.is_empty());
     let Some(first) = lists.next() else {

@@ -1,6 +1,7 @@
 //! The computations of topologies and classes: reconcilers write the results, and commands print them.
 //!
-//! The API is that of Cluster API's [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
+//! The API is that of Cluster API's
+//! [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
 //!
 //! ```text
 //! ClusterClass ─► class_references.rs: its templates, and whether their versions are the newest ─┐

@@ -1,4 +1,5 @@
-//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their own names.
+//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their
+//! own names.
 
 use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
@@ -27,8 +28,8 @@ pub fn equivalent(
     grouped(keys, before, after.unwrap_or(before))
 }
 
-/// Whether templates, or what classes and Clusters write into them, have a jitter: a part of the time in which machines start that
-/// follows from their uids.
+/// Whether templates, or what classes and Clusters write into them, have a jitter: a part of the time in which machines
+/// start that follows from their uids.
 fn has_jitter(fold: &TopologySimulator) -> bool {
     let facts = fold.facts();
     let mut objects = facts.objects().into_iter().flat_map(ObjectSet::iter);
@@ -95,7 +96,8 @@ fn cluster_has_jitter(cluster: &Cluster) -> bool {
     values.any(|variable| raw_has_jitter(variable.value.as_ref()))
 }
 
-/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere than in names of objects.
+/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere
+/// than in names of objects.
 pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<ClusterTimeline> {
     let begins = format!("{from}-");
     let rename = |name: &str| match name.strip_prefix(from) {

@@ -54,7 +54,8 @@ const RUNS: usize = 10_000;
 pub enum End {
     /// Nothing is left to do.
     Converged,
-    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
+    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the
+    /// reason.
     Stuck(BTreeMap<ObjectKey, StuckReason>),
 }
 

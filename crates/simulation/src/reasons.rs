@@ -35,7 +35,8 @@ pub enum StuckReason {
     Condition { name: &'static str, status: ConditionStatus, message: String },
     /// A Machine does not run; the message is that of its provider or of its conditions.
     Machine { name: String, message: String },
-    /// A hook holds the deletion of a Machine. The controller that has set it is empty where it is not known, and so is the time.
+    /// A hook holds the deletion of a Machine. The controller that has set it is empty where it is not known, and so is
+    /// the time.
     DeletionHook { machine: String, annotation: String, controller: String, since: String },
 }
 

@@ -186,8 +186,8 @@ impl Claims<'_> {
             .is_some_and(|template| is_fixed(template, named(worker.kind, &worker.topology_name)))
     }
 
-    /// Another Cluster of a world of files whose topology generates the same name, from a naming template without the name of the
-    /// Cluster.
+    /// Another Cluster of a world of files whose topology generates the same name, from a naming template without the
+    /// name of the Cluster.
     fn generated_elsewhere(&self, object: &Object, claimant: &Claimant) -> Option<Unavailable> {
         let others = self.world.held_clusters(object.namespace()).into_iter();
         let owner = others.filter(|other| other.metadata.name != claimant.cluster).find_map(|other| {

@@ -38,7 +38,8 @@ pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<
     newest.map(Some).ok_or_else(|| Failure::NoVersion { definition: definition_name(group, kind) })
 }
 
-/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without contracts.
+/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without
+/// contracts.
 fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let name = definition_name(group, kind);
     match world.definition(&name) {

@@ -114,8 +114,8 @@ impl Claimant {
         OwnershipConflict { object: found.reference(), owner, claimant: self.clone() }
     }
 
-    /// Another Cluster that the object names: by label, by the field of Cluster API's own kinds, or as an owner. The uid of an owner is
-    /// not compared: a Cluster that was restored has another one (LBL-06).
+    /// Another Cluster that the object names: by label, by the field of Cluster API's own kinds, or as an owner. The
+    /// uid of an owner is not compared: a Cluster that was restored has another one (LBL-06).
     fn other_cluster(&self, found: &Object) -> Option<CurrentOwner> {
         let by_label = found.label(label::CLUSTER_NAME).map(|name| (name, "label cluster.x-k8s.io/cluster-name"));
         let is_core = found.group() == GROUP;

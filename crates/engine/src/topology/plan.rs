@@ -142,8 +142,8 @@ impl ChangedField {
     }
 }
 
-/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields that a topology
-/// no longer sets from fields that others have set (DEC-43).
+/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields
+/// that a topology no longer sets from fields that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
 pub struct AppliedState(BTreeMap<AppliedKey, LastApplied>);
 

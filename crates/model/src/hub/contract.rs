@@ -37,8 +37,8 @@ pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// Suffix of the kinds of templates (CT-1.2).
 const TEMPLATE_SUFFIX: &str = "Template";
 
-/// The kind of the objects cloned from a template: `DockerMachine` for `DockerMachineTemplate` (CT-1.2). `None` for kinds
-/// that are not templates.
+/// The kind of the objects cloned from a template: `DockerMachine` for `DockerMachineTemplate` (CT-1.2). `None` for
+/// kinds that are not templates.
 pub fn cloned_kind(kind: &str) -> Option<&str> {
     kind.strip_suffix(TEMPLATE_SUFFIX)
 }

@@ -1,7 +1,8 @@
 //! Dotted paths of fields in untyped objects, for [`Object::at`](super::Object::at) and the other readers and writers.
 //!
-//! A path is here if several places read or write the field. Fields that most callers read in the same way have an accessor as
-//! well: [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they are used.
+//! A path is here if several places read or write the field. Fields that most callers read in the same way have an
+//! accessor as well: [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they
+//! are used.
 //!
 //! The fields of `cluster.x-k8s.io` are those of its
 //! [v1beta2 types](https://pkg.go.dev/sigs.k8s.io/cluster-api/api/core/v1beta2).
@@ -179,7 +180,8 @@ pub mod control_plane {
 }
 
 /// Bootstrap configurations:
-/// the [contract](https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config), and the KubeadmConfig.
+/// the [contract](https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config), and the
+/// KubeadmConfig.
 pub mod bootstrap {
     pub const DATA_SECRET: &str = "status.dataSecretName";
     /// Settings of a control plane Machine that joins.

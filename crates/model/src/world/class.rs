@@ -66,8 +66,8 @@ impl Class {
         *self.reads_template_names.get_or_init(|| find_out(&self.object))
     }
 
-    /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes. There is one such
-    /// thing, of one type.
+    /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes.
+    /// There is one such thing, of one type.
     pub fn summary<T: Send + Sync + 'static>(&self, sum_up: impl Fn(&ClusterClass) -> T) -> Arc<T> {
         let summary = self.summary.get_or_init(|| Arc::new(sum_up(&self.object)));
         Arc::downcast(summary.clone()).unwrap_or_else(|_| Arc::new(sum_up(&self.object)))

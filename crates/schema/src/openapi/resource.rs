@@ -78,7 +78,8 @@ impl ResourceSchema {
         Ok(ResourceSchema { openapi, compiled: Schema::compile_within(&definition, allowance)? })
     }
 
-    /// Whether a value is valid for the field at a path of property names. Any value is, for a field that is not declared.
+    /// Whether a value is valid for the field at a path of property names. Any value is, for a field that is not
+    /// declared.
     pub fn accepts(&self, path: &[&str], value: &Value) -> bool {
         let node = path.iter().try_fold(&self.compiled, |node, name| node.properties.get(name));
         node.is_none_or(|node| node.violations(value).is_empty())

@@ -12,8 +12,9 @@
 //! work is dropped.
 //!
 //! Guarantees, with a lease duration of `D`:
-//! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock. Times in the
-//!   Lease are never compared with this clock. A follower takes over `D` after the last renewal that it saw.
+//! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock.
+//!   Times in the Lease are never compared with this clock. A follower takes over `D` after the last renewal that it
+//!   saw.
 //! * A follower reads the Lease at least once a second, and at the moment at which the lease that it saw is over. So a
 //!   process that dies is replaced within `D` and two seconds, of which one is left for the requests.
 //! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once

@@ -115,7 +115,8 @@ impl RedactablePatch {
     }
 }
 
-/// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed (CL-D-002).
+/// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed
+/// (CL-D-002).
 fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
     let value = format!("v{}", topology.version);
     (!topology.version.starts_with('v')).then(|| add(&pointer("/spec/topology/version"), value.into()))
@@ -219,8 +220,8 @@ fn settle_within_budget(
 
 /// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
 ///
-/// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a list
-/// of one name belongs to a list of the same name (CL-D-008).
+/// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a
+/// list of one name belongs to a list of the same name (CL-D-008).
 fn settle_variables(
     topology: &Topology,
     old: Option<&Topology>,

@@ -64,7 +64,8 @@ fn hint(template: &str, named: NameSubject<'_>) -> String {
     hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }
 
-/// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry of its topology.
+/// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry
+/// of its topology.
 fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, found: &mut Findings) {
     let Some(parts) = NameParts::from_template(template, named).filter(|parts| !parts.random) else { return };
     let (kind, variable) = match named {

@@ -206,8 +206,8 @@ pub(super) fn whose(cluster: &Cluster) -> String {
 
 /// The sizes of an autoscaler that are no integers, or a maximum below the minimum (DEC-72).
 ///
-/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of the
-/// metadata. Sizes that are stored already are left alone, so that other fields can be changed.
+/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of
+/// the metadata. Sizes that are stored already are left alone, so that other fields can be changed.
 pub(super) fn autoscaler_sizes<'a>(
     workers: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
     before: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,

@@ -365,8 +365,8 @@ enum FieldFault {
     NoNode(ObjectRef),
 }
 
-/// Whether a Machine has another version than its deployment, as text, or its kubelet another one without build metadata
-/// (UPG-014, DEC-71).
+/// Whether a Machine has another version than its deployment, as text, or its kubelet another one without build
+/// metadata (UPG-014, DEC-71).
 fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> {
     let text = |object: &Object, path| -> Result<Option<String>, WrongType> {
         Ok(object.text(path)?.filter(|text| !text.is_empty()).map(str::to_owned))
@@ -434,8 +434,8 @@ mod tests {
         Arc::new(Object::try_from(value).unwrap())
     }
 
-    /// The verdict on a version change of a Cluster with this machine pool, when its Nodes are answered like this: errors,
-    /// warnings, and rules that were not checked.
+    /// The verdict on a version change of a Cluster with this machine pool, when its Nodes are answered like this:
+    /// errors, warnings, and rules that were not checked.
     fn judged(pool: Option<&Value>, nodes: &Found<Nodes>) -> (Vec<String>, Vec<String>, Vec<RuleId>) {
         let cluster = json!({"metadata": {"namespace": "ns", "name": "one"}, "spec": {
             "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"},

@@ -278,6 +278,7 @@ fn current_objects_are_requested_level_by_level() {
     let cluster = scene.cluster();
     let (current, rounds) = scene.gathered(|world| Current::read(&Blueprint::read(&cluster, world)?, world));
     assert_eq!(current, scene.current());
-    // Templates; objects and lists; what these refer to and the definition of the control plane; the template of its machines.
+    // Templates; objects and lists; what these refer to and the definition of the control plane; the template of its
+    // machines.
     assert_eq!(rounds, 4);
 }

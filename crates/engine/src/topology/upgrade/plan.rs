@@ -129,8 +129,8 @@ impl UpgradeRange {
         one.version() == self.target.version()
     }
 
-    /// The plan that goes back to the target at once, if the target is below the control plane or some workers. Admission
-    /// allows that with an annotation only (UPG-003).
+    /// The plan that goes back to the target at once, if the target is below the control plane or some workers.
+    /// Admission allows that with an annotation only (UPG-003).
     pub(super) fn back_in_one_step<'a>(
         &self,
         mut workers: impl Iterator<Item = &'a VersionText>,
@@ -305,8 +305,8 @@ impl UpgradeRange {
             }
             let is_above = match one.version().build_order(before.version()) {
                 BuildOrder::Higher => true,
-                // The order is that of the versions which the control plane has and goes through. One that it has left is
-                // the lower one, since workers are never ahead of it (DEC-71).
+                // The order is that of the versions which the control plane has and goes through. One that it has left
+                // is the lower one, since workers are never ahead of it (DEC-71).
                 BuildOrder::Different => {
                     stands(one).is_some_and(|one| stands(before).is_none_or(|before| before <= one))
                 }

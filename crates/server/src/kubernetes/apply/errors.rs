@@ -93,11 +93,13 @@ impl ApplyError {
     }
 }
 
-/// Part of the message about a field that the schema does not declare, which kube-apiserver sends as an error of itself.
+/// Part of the message about a field that the schema does not declare, which kube-apiserver sends as an error of
+/// itself.
 const TYPED_PATCH: &str = "failed to create typed patch object";
 
-/// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message, such
-/// as that of a field that the schema does not declare. A message that may be another at the next attempt is left out.
+/// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message,
+/// such as that of a field that the schema does not declare. A message that may be another at the next attempt is left
+/// out.
 fn listed(source: &ApiRequestError, name: &str) -> String {
     let ApiRequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
     let causes = status.details.iter().flat_map(|details| &details.causes);

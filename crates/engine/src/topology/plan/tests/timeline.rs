@@ -24,8 +24,8 @@ const CONTROL_PLANE: &[&str] = &[
 const CLUSTER: &[&str] = &["apply cluster"];
 const NONE: &[&str] = &[];
 
-/// A row of the table: what happened, versions of control plane and machine deployments, plans, marks, step, steps of the plan,
-/// lines of the condition.
+/// A row of the table: what happened, versions of control plane and machine deployments, plans, marks, step, steps of
+/// the plan, lines of the condition.
 type Want = (
     &'static str,
     Since,
