@@ -80,7 +80,8 @@ fn main() {
                 let [bare, ours] = results.map(Measured::median);
                 let (ratio, more) = (ours.per_second / bare.per_second, ours.cpu_micros - bare.cpu_micros);
                 println!(
-                    "{:>8} {end_point:>11} {connections:>6} {:>10.0} {:>10.0} {ratio:>6.2} {:>12.1} {:>12.1} {more:>8.1}",
+                    "{:>8} {end_point:>11} {connections:>6} {:>10.0} {:>10.0} {ratio:>6.2} {:>12.1} {:>12.1} \
+                     {more:>8.1}",
                     format!("{size} KB"),
                     bare.per_second,
                     ours.per_second,

@@ -92,7 +92,8 @@ fn patch(i: usize) -> Value {
         }
         1 => {
             let file = format!(
-                "path: /etc/patched/{i}\npermissions: \"0600\"\ncontent: |\n  name={{{{ .builtin.cluster.name }}}}\n  value={{{{ .{variable} | quote }}}}\n"
+                "path: /etc/patched/{i}\npermissions: \"0600\"\n\
+                 content: |\n  name={{{{ .builtin.cluster.name }}}}\n  value={{{{ .{variable} | quote }}}}\n"
             );
             json!({"name": name, "definitions": bootstrap("/spec/template/spec/files/-", json!({"template": file}))})
         }

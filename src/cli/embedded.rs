@@ -364,7 +364,8 @@ mod tests {
     fn kinds_of_providers_without_a_definition_get_one_that_takes_anything() {
         // DEC-17
         let all = manifests(
-            "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, metadata: {name: a}}\n---\n\
+            "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, metadata: {name: a}}\n\
+             ---\n\
              {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {name: b}}\n---\n\
              {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: AWSCluster, metadata: {name: c}}\n---\n\
              {apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfig, metadata: {name: d}}\n---\n\

@@ -33,8 +33,8 @@ impl ErrorRow {
     pub(super) fn other_version(version: WireVersion, misplaced: &[String]) -> Self {
         let other = version.other();
         let detail = format!(
-            "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or rename \
-             the fields: {}",
+            "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or \
+             rename the fields: {}",
             enumerated(misplaced)
         );
         let error = FieldError {

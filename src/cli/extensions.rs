@@ -435,8 +435,8 @@ impl CommandExtensions {
         match self.selects(found.0, &object.namespace) {
             Ok(true) => Ok(found),
             Ok(false) => Err(NoAnswer::Unreadable(format!(
-                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
-                 select the namespace"
+                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does \
+                 not select the namespace"
             ))),
             Err(Some(problem)) => Err(NoAnswer::Unreadable(problem)),
             Err(None) => Err(NoAnswer::UnknownNamespace),

@@ -144,7 +144,8 @@ pub(crate) fn class(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
         "infrastructure": template("infrastructure", "DevClusterTemplate"),
         "controlPlane": control_plane,
-        "workers": {"machineDeployments": [{"class": "small", "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
+        "workers": {"machineDeployments": [{"class": "small",
+            "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
             "infrastructure": template("infrastructure", "DevMachineTemplate")}]},
     }})
 }

@@ -135,7 +135,8 @@ fn class(name: &str) -> Value {
             "infrastructure": reference("v1beta2", "DevClusterTemplate", "infra"),
             "controlPlane": control_plane,
             "variables": [
-                {"name": "zone", "required": true, "schema": {"openAPIV3Schema": {"type": "object", "enum": [{}, {"a": null}],
+                {"name": "zone", "required": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "enum": [{}, {"a": null}],
                     "default": {"a": null}, "x-kubernetes-preserve-unknown-fields": true}}},
                 {"name": "count", "required": false, "schema": {"openAPIV3Schema": {"type": "integer", "default": 3}}},
             ],

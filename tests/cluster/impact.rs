@@ -218,7 +218,10 @@ fn templates() -> Vec<Value> {
 }
 
 fn class() -> Value {
-    let reference = |group: &str, kind: &str, name: &str| json!({"templateRef": {"apiVersion": api_version(group), "kind": kind, "name": name}});
+    let reference = |group: &str, kind: &str, name: &str| {
+        json!({"templateRef": {"apiVersion": api_version(group),
+            "kind": kind, "name": name}})
+    };
     let mut control_plane = reference("controlplane", "KubeadmControlPlaneTemplate", "base");
     control_plane["machineInfrastructure"] = reference("infrastructure", "DevMachineTemplate", "control-plane");
     json!({
@@ -334,7 +337,8 @@ fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
     });
     let machines = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
         "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"},
-        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker"},
+        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate",
+            "name": "worker"},
     }});
     fleet.apply_all(&[json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
@@ -383,8 +387,8 @@ fn a_ceiling_of_a_class_holds_its_edits_until_they_are_approved() {
     let denied = fleet.denial(&limited(with_files("/b")));
     let want = fleet.named(
         "this edit replaces or removes 5 machines in 1 of 1 Cluster, more than the 4 in annotation \
-         topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on ClusterClass NS/base \
-         in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
+         topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on \
+         ClusterClass NS/base in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
     );
     assert!(denied.contains(&want), "{denied}");
     assert!(fleet.denial(&with_files("/b")).contains("to approve it"), "the edit takes the ceiling away");

@@ -90,7 +90,8 @@ async fn machines_get_their_defaults_and_those_that_cannot_work_are_refused() {
     let mut wrong = machine.clone();
     (wrong["bootstrap"], wrong["version"]) = (json!({}), json!("v1.33"));
     // Either configuration takes effect at a time of its own.
-    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "wrong"}, "spec": wrong});
+    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "wrong"},
+        "spec": wrong});
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     while api(&kubernetes, "Machine").create(&dry, &object).await.is_ok() {

@@ -147,6 +147,7 @@ fn class(name: &str) -> DynamicObject {
         "infrastructure": template("infrastructure", "DevClusterTemplate"),
         "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
     });
-    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name}, "spec": spec});
+    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name},
+        "spec": spec});
     serde_json::from_value(class).unwrap()
 }

@@ -145,7 +145,8 @@ async fn files_are_compared_with_the_running_cluster_and_nothing_is_written() {
     assert_eq!(code, 4, "{said}");
     for wanted in [
         "rotate DevMachineTemplate memo-front-desk-",
-        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → \"16s\"   (DevMachineTemplate paper-clerk-machine)",
+        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → \"16s\"   (DevMachineTemplate \
+         paper-clerk-machine)",
         "1 of 1 Cluster changed: 4 machines replaced\n",
     ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
@@ -212,7 +213,8 @@ fn definitions_with_defaults() -> Vec<Value> {
     let mut all = KINDS.map(definition);
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let level = json!({"type": "string", "default": "info", "maxLength": 5});
-    all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object", "properties": {
+    all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object",
+        "properties": {
         "backend": anything, "controlPlaneEndpoint": anything,
         "logging": {"type": "object", "properties": {"level": level}},
     }}});

@@ -70,7 +70,8 @@ fn inside(lab: &TestExtension, is_ready: bool) -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
             "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 9443}]}}),
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": "extension-1", "namespace": "lab", "labels": {"kubernetes.io/service-name": "extension"}},
+            "metadata": {"name": "extension-1", "namespace": "lab",
+                "labels": {"kubernetes.io/service-name": "extension"}},
             "ports": [{"name": "https", "port": lab.port}],
             "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": is_ready}, "targetRef": target}]}),
     ]
@@ -105,12 +106,12 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     let ca = STANDARD.encode(&lab.ca);
     let config = |service: &Value| {
         json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig", "metadata": {"name": "lab"},
-        "spec": {"clientConfig": {"service": service, "caBundle": ca}}})
+            "spec": {"clientConfig": {"service": service, "caBundle": ca}}})
     };
     apply(&kubernetes, &config(&service)).await;
     let discovered = |generation: i64| {
         json!({"conditions": [{"type": "Discovered", "status": "True", "reason": "Discovered", "message": "",
-        "observedGeneration": generation, "lastTransitionTime": "2030-01-01T00:00:00Z"}]})
+            "observedGeneration": generation, "lastTransitionTime": "2030-01-01T00:00:00Z"}]})
     };
     let extensions = ("runtime.cluster.x-k8s.io/v1beta2", "ExtensionConfig");
     set_status(&kubernetes, extensions, "lab", discovered(1)).await;
@@ -142,7 +143,8 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     assert!(!said.contains("no --extension"), "{said}");
 
     let groups = ["cluster.x-k8s.io", "runtime.cluster.x-k8s.io", "apiextensions.k8s.io", "discovery.k8s.io"];
-    let reader = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
+    let reader = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "reader"},
     "rules": [
         {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]},
         {"apiGroups": KINDS.map(|(group, _)| group).into_iter().chain(groups).collect::<Vec<_>>(), "resources": ["*"],

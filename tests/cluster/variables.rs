@@ -20,7 +20,10 @@ fn class_with(name: &str, variables: &[(&str, Value)]) -> Value {
 }
 
 fn definitions(variables: &[(&str, Value)]) -> Value {
-    let definition = |(name, schema): &(&str, Value)| json!({"name": name, "required": false, "schema": {"openAPIV3Schema": schema}});
+    let definition = |(name, schema): &(&str, Value)| {
+        json!({"name": name, "required": false,
+            "schema": {"openAPIV3Schema": schema}})
+    };
     variables.iter().map(definition).collect()
 }
 

@@ -182,7 +182,14 @@ fn another_version_or_value_is_another_group() {
     assert_eq!(said["summary"]["changed"], 2);
     let (code, text) = fleet.plan(&[]);
     assert_eq!(code, 4);
-    assert!(text.starts_with("2 of 3 Clusters changed: 10 machines replaced\nmost affected: prod/blue (5 machines), prod/green (5 machines)\n\nCluster prod/blue (class "), "{text}");
+    assert!(
+        text.starts_with(
+            "2 of 3 Clusters changed: 10 machines replaced\n\
+                              most affected: prod/blue (5 machines), prod/green (5 machines)\n\n\
+                              Cluster prod/blue (class "
+        ),
+        "{text}"
+    );
     assert!(text.contains(", v1.33.0 → v1.34.2): 5 machines replaced\n"), "{text}");
     assert!(
         text.contains("apply  MachineDeployment blue-set-0-"),

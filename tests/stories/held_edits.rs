@@ -167,7 +167,8 @@ fn validate_denies_edits_that_a_ceiling_holds() {
     let (code, text) = files.validate(&["--max-replaced-machines", "0"]);
     for part in [
         "KubeadmControlPlaneTemplate default/quick-start-control-plane: update denied",
-        "error DEC-59: metadata.annotations[topologist.dev/approved-impact]: Required value: this edit replaces or removes 3 machines",
+        "error DEC-59: metadata.annotations[topologist.dev/approved-impact]: Required value: this edit replaces or \
+         removes 3 machines",
         "Cluster default/demo: update denied",
         "this edit replaces or removes 1 machine ",
     ] {

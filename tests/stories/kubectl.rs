@@ -293,7 +293,8 @@ fn new_and_changed_clusters_print_which_fields_would_be_refused_and_by_which_pat
     let patch = json!([{"op": "add", "path": "/spec/patches/-", "value": patch}]).to_string();
     let edit = served.run(&["patch", "clusterclass", "quick-start", "--type=json", "-p", &patch]);
     assert_eq!(edit.code, 0, "{edit:#?}");
-    let warning = "Warning: DevMachineTemplate ...backend.docker.extraMounts[0].hostPath (patch \"mounts\"): must be of type string, and is integer";
+    let warning = "Warning: DevMachineTemplate ...backend.docker.extraMounts[0].hostPath (patch \"mounts\"): must be \
+                   of type string, and is integer";
     let cluster = fs::read_to_string(quick_start().join("cluster.yaml")).unwrap();
     let second = cluster.replace("name: demo", "name: second");
     let scaled = cluster.replace("replicas: 2", "replicas: 3");
@@ -319,11 +320,12 @@ fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
         [served.run(&[&edit[..], &["--dry-run=server"]].concat()), served.run(&edit)]
     };
     for outcome in file("/a", "2 CHG0001") {
-        let message = "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of --max-replaced-machines, \
-                       and its approval is for 2 only";
+        let message = "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of \
+                       --max-replaced-machines, and its approval is for 2 only";
         assert!(outcome.code != 0 && outcome.err.contains(message), "{outcome:#?}");
     }
-    let warning = "Warning: replaces 3 machines in 1 of 1 Cluster (KubeadmControlPlaneTemplate default/quick-start-control-plane)";
+    let warning = "Warning: replaces 3 machines in 1 of 1 Cluster (KubeadmControlPlaneTemplate \
+                   default/quick-start-control-plane)";
     for outcome in file("/a", "3 CHG0001") {
         assert!(outcome.code == 0 && outcome.err.lines().any(|line| line == warning), "{outcome:#?}");
     }

@@ -127,7 +127,10 @@ fn a_plan_is_data() {
     assert_eq!((&change["from"], &change["to"]), (&"15s".into(), &"16s".into()));
     assert_eq!(change["because"], "DevMachineTemplate paper-clerk-machine");
     let roll = &cluster["rolls"][0];
-    let numbers = |removed: i64, replaced: i64| serde_json::json!({"replaced": replaced, "removed": removed, "added": 0, "outdatedUntilDeleted": 0, "atLeast": replaced});
+    let numbers = |removed: i64, replaced: i64| {
+        serde_json::json!({"replaced": replaced, "removed": removed, "added": 0,
+        "outdatedUntilDeleted": 0, "atLeast": replaced})
+    };
     assert_eq!((&roll["kind"], &roll["machines"]), (&"KubeadmControlPlane".into(), &numbers(2, 0)));
     let roll = &cluster["rolls"][1];
     assert_eq!(
@@ -309,7 +312,8 @@ fn variables_of_an_extension_are_not_known_in_files() {
         before.replacen("\n    variables:\n", &format!("\n    variables:\n{values}"), 1)
     };
     let after = set("\"4\"");
-    let reason = "ClusterClass default/workshop, patch \"remote\": the variables of the extension \"discover.remote\" are not known offline";
+    let reason = "ClusterClass default/workshop, patch \"remote\": the variables of the extension \"discover.remote\" \
+                  are not known offline";
     let (code, said) = plan(&before, &after, &["-o", "json"]);
     assert_eq!(code, 4, "{said}");
     let said: Value = serde_json::from_str(&said).unwrap();

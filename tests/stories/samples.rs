@@ -90,11 +90,15 @@ fn new_and_deleted_classes_are_listed() {
     assert!(actions.clone().any(|action| action == "create") && actions.clone().all(|action| action != "delete"));
     let (_, text) = plan(rest, &all, &[]);
     assert!(
-        text.starts_with("1 of 1 sample Cluster changed\n\nClusterClass default/workshop is new: sample Cluster default/sample-workshop ("),
+        text.starts_with(
+            "1 of 1 sample Cluster changed\n\n\
+                          ClusterClass default/workshop is new: sample Cluster default/sample-workshop ("
+        ),
         "{text}"
     );
     let (code, text) = plan(&all, rest, &[]);
-    let want = "1 ClusterClass changed without a Cluster\n\nClusterClass default/workshop, which no Cluster uses, is deleted\n  delete ClusterClass workshop: it is not among the new files\n\nexit code 5: objects are deleted and not replaced\n";
+    let want = "1 ClusterClass changed without a Cluster\n\n\
+                ClusterClass default/workshop, which no Cluster uses, is deleted\n  delete ClusterClass workshop: it is not among the new files\n\nexit code 5: objects are deleted and not replaced\n";
     assert_eq!((code, &*text), (5, want));
 }
 
@@ -130,7 +134,8 @@ fn without_a_sample_templates_and_patches_are_compared() {
     let rule = json!({"type": "string", "x-kubernetes-validations": [{"rule": "self.size() * self.size() == 1849"}]});
     let variable = json!({"name": "site", "required": true, "schema": {"openAPIV3Schema": rule}});
     let before = with_variable(&classes("in-memory"), &variable);
-    let reason = "cannot generate a sample Cluster of ClusterClass default/paper, which no Cluster uses: before the change: no valid value was found for the variable site: ";
+    let reason = "cannot generate a sample Cluster of ClusterClass default/paper, which no Cluster uses: before the \
+                  change: no valid value was found for the variable site: ";
     let help = "; add an example or a default to its schema, or a Cluster of the class to the files";
     let (code, said) = planned(&before, &before);
     let told = said["incomplete"][0].as_str().unwrap();

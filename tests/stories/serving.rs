@@ -181,8 +181,8 @@ async fn a_version_change_is_judged_by_the_control_plane_that_was_loaded() {
     for object in ["object", "oldObject"] {
         change["request"][object]["spec"]["controlPlaneRef"] = reference.clone();
     }
-    let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, \
-        labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
+    let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
+        {name: x, labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
         spec: {version: v1.33.5}, status: {version: v1.32.0}}";
     let said = message(&serve_also(control_plane), &change).await;
     assert!(said.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{said}");
@@ -439,7 +439,8 @@ fn a_request_that_fails_is_logged_by_the_program_alone() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let (cluster, context) = (json!({"server": format!("http://{free}")}), json!({"cluster": "c", "user": "u"}));
-    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "users": [{"name": "u", "user": {}}],
         "clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "c", "context": context}]});
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
     make_certificates(folder.path());

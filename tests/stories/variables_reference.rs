@@ -217,7 +217,8 @@ fn compose(chance: &mut Chance) -> Pair {
     let (is_given, is_update) = (chance.percent(85), chance.percent(30));
     let mut cluster = |is_given| {
         let values = if is_given { json!([{"name": "v", "value": value(chance, &schema, 3)}]) } else { json!([]) };
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "x", "namespace": "ns"},
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "x", "namespace": "ns"},
             "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.33.1", "variables": values}}})
     };
     let (new, old) = (cluster(is_given), is_update.then(|| cluster(true)));

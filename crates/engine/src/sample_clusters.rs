@@ -120,7 +120,8 @@ impl Draft {
         let messages = missing.into_iter().map(|(name, reason)| {
             let place = format!("{name}{}", reason.place);
             format!(
-                "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or a Cluster of the class to the files",
+                "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or \
+                 a Cluster of the class to the files",
                 reason.reason
             )
         });

@@ -59,7 +59,8 @@ impl StuckReason {
                 Some("simulate the Cluster with fewer replicas: the order of the steps is the same")
             }
             StuckReason::EndlessReplacement { .. } => Some(
-                "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
+                "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file \
+                 of --timings",
             ),
             StuckReason::Stopped => Some("the time of --time-limit is over; a longer one may be enough"),
             StuckReason::Exhausted { .. } => {
@@ -173,8 +174,8 @@ mod tests {
             ),
             (
                 hook(hooks::CLEANUP, "", "noon"),
-                "Machine m: the annotation pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup holds its deletion \
-                 since noon; its KubeadmControlPlane removes it once enough of its other Machines run",
+                "Machine m: the annotation pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup holds its \
+                 deletion since noon; its KubeadmControlPlane removes it once enough of its other Machines run",
                 Some("see that the controller that removes the annotation runs; what it waits for is not simulated"),
             ),
             (
@@ -186,7 +187,8 @@ mod tests {
                 endless(0),
                 "the machines of md are replaced at once, without end",
                 Some(
-                    "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
+                    "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the \
+                     file of --timings",
                 ),
             ),
             (

@@ -173,7 +173,8 @@ mod tests {
     }
 
     fn forge() -> Value {
-        json!({"apiVersion": "g.io/v1", "kind": "Forge", "metadata": {"namespace": "ns", "name": "f", "uid": "u"}, "spec": {}})
+        json!({"apiVersion": "g.io/v1", "kind": "Forge", "metadata": {"namespace": "ns", "name": "f", "uid": "u"},
+            "spec": {}})
     }
 
     /// The dry run of an object in this version.

@@ -208,7 +208,8 @@ fn of_wait(wait: &StuckWait<'_>, scale: &Scale) -> String {
     let rect = scale.rect("wait", from, until, 0, BAR);
     let bar = svg("lanes", &times, LANE, &format!("<g><title>{title}</title>{rect}</g>"));
     format!(
-        "<div class=\"held\"><p class=\"reason\"><span>{text}</span> <span class=\"when\">{times}</span></p>\n{bar}</div>\n"
+        "<div class=\"held\"><p class=\"reason\"><span>{text}</span> <span class=\"when\">{times}</span></p>\n\
+         {bar}</div>\n"
     )
 }
 
@@ -221,8 +222,8 @@ pub(super) fn count<'a>(
     let graph = graph(&counts(timelines), peak, scale.seconds);
     let title = format!("<title>at most {} at once</title>", counted(peak, "machine"));
     let content = format!(
-        "{}<svg y=\"{AXIS}\" width=\"100%\" height=\"{STEPS}\" viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\">{title}{graph}</svg>\
-         <text class=\"axis peak\" x=\"4\" y=\"{}\">{peak}</text>",
+        "{}<svg y=\"{AXIS}\" width=\"100%\" height=\"{STEPS}\" viewBox=\"0 0 1000 100\" \
+         preserveAspectRatio=\"none\">{title}{graph}</svg><text class=\"axis peak\" x=\"4\" y=\"{}\">{peak}</text>",
         scale.axis(),
         AXIS + 18,
     );

@@ -238,7 +238,8 @@ async fn a_change_writes_only_changed_objects() {
     assert_eq!((size(&old).await, size(&new).await), (Some(json!("Small")), Some(json!("huge"))));
     let events = stage.events().await;
     let replaced = format!(
-        "Normal TopologyCreate on Cluster: Created ForgeMachineTemplate {new} as a replacement for {old} (template rotation)"
+        "Normal TopologyCreate on Cluster: Created ForgeMachineTemplate {new} as a replacement for {old} (template \
+         rotation)"
     );
     let updated = format!("Normal TopologyUpdate on Cluster: Updated MachineDeployment \"{md}\"");
     assert_eq!((events.get(&replaced), events.get(&updated)), (Some(&1), Some(&1)), "{events:#?}");
@@ -265,7 +266,8 @@ async fn a_change_writes_only_changed_objects() {
     assert_eq!(steps(&stage.roll_out().await), ["apply controlPlane", "apply cluster"]);
     let brain = stage.name_of(BRAIN).await;
     let told = format!(
-        "Normal TopologyUpdate on Cluster: Updated KubeadmControlPlane \"{brain}\" with version change from v1.33.0 to v1.33.1"
+        "Normal TopologyUpdate on Cluster: Updated KubeadmControlPlane \"{brain}\" with version change from v1.33.0 to \
+         v1.33.1"
     );
     let events = stage.events().await;
     assert!(events.contains_key(&told), "{events:#?}");
@@ -485,7 +487,8 @@ async fn lost_managed_fields_are_repaired_before_anything_is_applied() {
     assert_eq!(managers(&stage.cluster().await), ["manager"]);
 
     // What the control plane does not send any more goes, although the record was lost in between.
-    let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": [{"name": "v", "value": "2"}]}}}});
+    let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": [{"name": "v",
+        "value": "2"}]}}}});
     let template = json!({"spec": {"template": {"spec": spec}}});
     stage.edit("user", (CONTROL_PLANE, "KubeadmControlPlaneTemplate"), "brain", template).await;
     assert_eq!(steps(&stage.roll_out().await), ["apply infrastructure", "apply controlPlane"]);

@@ -19,7 +19,8 @@ fn rights(namespace: &str) -> String {
     let (api, kind) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
     let subjects = json!([{"kind": "ServiceAccount", "name": "simulates", "namespace": namespace}]);
     let role = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "simulates"}, "rules": rules});
-    let binding = json!({"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": "simulates"}, "subjects": subjects,
+    let binding = json!({"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": "simulates"},
+        "subjects": subjects,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "simulates"}});
     stream(&[role, binding])
 }

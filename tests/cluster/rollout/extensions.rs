@@ -287,7 +287,8 @@ async fn a_certificate_of_another_authority_is_refused(site: Site) {
     let name = &site.namespace;
     let config = extension.lab.config(
         name,
-        &json!({"namespaceSelector": {}, "clientConfig": {"url": extension.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}),
+        &json!({"namespaceSelector": {},
+            "clientConfig": {"url": extension.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}),
     );
     api(&site).patch(name, &PatchParams::apply("a-user").force(), &Patch::Apply(config)).await.unwrap();
     site.until("the certificate is refused", || async {

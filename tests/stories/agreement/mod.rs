@@ -248,7 +248,10 @@ impl Seed {
 /// replaced.
 fn deployments(seed: &mut Seed, classes: [&str; 2]) -> Value {
     let sets = [("a", classes[0]), ("b", classes[1])];
-    let strategy = |surge: u64, unavailable: u64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+    let strategy = |surge: u64, unavailable: u64| {
+        json!({"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
+    };
     let sets = &sets[..=seed.below(2)];
     let mut set = |(name, class): &(&str, &str)| {
         let mut set = workers(name, seed.below(4));

@@ -45,7 +45,8 @@ fn a_controller_of_somebody_else_provides_the_machines_of_its_kind() {
     server.wait(&worker("v"), "jsonpath={.status.phase}=Provisioned");
     assert_eq!(server.kubectl.field(&worker("v"), ".spec.providerID"), "vsphere://42");
     assert_eq!(server.kubectl.field(&worker("v"), ".status.addresses[0].address"), "192.0.2.42");
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "spec": {"providerID": "vsphere://42"},
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"},
+        "spec": {"providerID": "vsphere://42"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.33.0"}}});
     server.workload("demo").give(&node, &["create"]);
     server.wait(&worker("v"), "jsonpath={.status.phase}=Running");

@@ -174,8 +174,8 @@ pub fn endless_template(old: Option<&Object>, new: &Object) -> Option<FieldError
 
 fn endless_at(path: Path, (days, validity): (i64, i64)) -> FieldError {
     let detail = format!(
-        "certificates of machines are valid for {validity} days, so with certificatesExpiryDays {days} the control plane replaces its \
-         machines again and again; use a lower number"
+        "certificates of machines are valid for {validity} days, so with certificatesExpiryDays {days} the control \
+         plane replaces its machines again and again; use a lower number"
     );
     FieldError { rule: "ROLL-6", kind: ErrorKind::Invalid, path, value: days.into(), detail }
 }

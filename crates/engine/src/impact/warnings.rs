@@ -86,7 +86,8 @@ impl Impact {
                 "failing": self.failing,
                 "unknown": self.unknown,
                 "atMost": self.at_most,
-                "uncounted": self.uncounted.as_ref().map(|reason| shortened_in_middle(&reason.to_string(), MOST_REASON)),
+                "uncounted": self.uncounted.as_ref().map(|reason| shortened_in_middle(&reason.to_string(),
+                    MOST_REASON)),
                 "inPlace": self.in_place,
                 "incomplete": self.incomplete.as_deref().map(|reason| shortened(reason.to_owned())),
                 "groups": groups,
@@ -331,7 +332,8 @@ mod tests {
         );
         assert_eq!(one("", "is wrong", None), "KubeadmConfigTemplate: is wrong");
         let deep = "spec.template.spec.joinConfiguration.nodeRegistration.kubeletExtraArgs[3].name";
-        let want = "KubeadmConfigTemplate ..kubeletExtraArgs[3].name (patch \"arguments\"): must be of type string, and is integer";
+        let want = "KubeadmConfigTemplate ..kubeletExtraArgs[3].name (patch \"arguments\"): must be of type string, \
+                    and is integer";
         let got = one(deep, "must be of type string, and is integer; write it in quotes", Some("arguments"));
         assert_eq!((got.replace("...", ".."), got.chars().count() <= MOST_CHARS), (want.to_owned(), true), "{got}");
         let long = one(&"a.".repeat(500), &"x".repeat(500), Some(&"p".repeat(500)));

@@ -110,7 +110,10 @@ mod tests {
     #[test]
     fn every_reference_is_followed_once_and_in_order() {
         // CCR-03
-        let worker = |bootstrap: &str, machine: &str| json!({"bootstrap": holder("B", bootstrap), "infrastructure": holder("M", machine)});
+        let worker = |bootstrap: &str, machine: &str| {
+            json!({"bootstrap": holder("B", bootstrap),
+                "infrastructure": holder("M", machine)})
+        };
         let mut control_plane = holder("CP", "cp");
         control_plane["machineInfrastructure"] = holder("M", "cp");
         let spec = spec(json!({
@@ -133,8 +136,10 @@ mod tests {
             "controlPlane": {"templateRef": {"apiVersion": "g/v2", "kind": "CPTemplate", "name": "cp"},
                 "machineInfrastructure": holder("MTemplate", "m")},
             "workers": {
-                "machineDeployments": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("MTemplate", "x")}],
-                "machinePools": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("PTemplate", "p")}, {}],
+                "machineDeployments": [{"bootstrap": holder("BTemplate", "b"),
+                    "infrastructure": holder("MTemplate", "x")}],
+                "machinePools": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("PTemplate", "p")},
+                    {}],
             },
         }));
         let seen: Vec<String> =

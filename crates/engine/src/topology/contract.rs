@@ -66,7 +66,8 @@ pub(super) fn note_without_label(object: &Object, world: &World) -> Option<Strin
     let contract = assumed_contract(group, kind, version);
     is_manifest_without_contracts(&found).then(|| {
         format!(
-            "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is assumed for version {version}"
+            "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is \
+             assumed for version {version}"
         )
     })
 }

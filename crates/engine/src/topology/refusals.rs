@@ -347,7 +347,8 @@ mod tests {
         let schema = schema(&json!({"type": "object", "properties": {"labels": labels, "size": {"type": "integer"}}}));
         let spec = json!({"labels": {"a.b/c": 1}, "size": "x", "sizes": 2});
         let want = [
-            "Thing a and others: spec.labels[a.b/c]: must be of type string, and is integer; write it in quotes (written by patch \"p\" definitions[0].jsonPatches[1] of ClusterClass ns/c)",
+            "Thing a and others: spec.labels[a.b/c]: must be of type string, and is integer; write it in quotes \
+             (written by patch \"p\" definitions[0].jsonPatches[1] of ClusterClass ns/c)",
             "Thing a and others: spec.size: must be of type integer, and is string (from ThingTemplate t)",
             "Thing a and others: spec.sizes: unknown field; did you mean size? (from ThingTemplate t)",
         ];
@@ -407,7 +408,8 @@ mod tests {
     #[test]
     fn defaults_that_are_too_many_are_not_filled_in() {
         // DEC-44
-        let wide = json!({"type": "object", "default": {}, "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
+        let wide = json!({"type": "object", "default": {},
+            "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
         let list = json!({"type": "object", "properties": {"list": {"type": "array", "items": wide}}});
         let openapi = json!({"type": "object", "properties": {"spec": list}});
         let definition = ResourceDefinition::from_object(

@@ -130,14 +130,21 @@ mod tests {
 
     #[test]
     fn a_status_shares_definitions_that_equal_those_of_the_spec() {
-        let variable = |name: &str, r#type: &str| json!({"name": name, "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});
+        let variable = |name: &str, r#type: &str| {
+            json!({"name": name, "required": true,
+                "schema": {"openAPIV3Schema": {"type": r#type}}})
+        };
         let settled = |name: &str, types: &[&str]| {
-            let definition = |r#type: &&str| json!({"from": "inline", "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});
+            let definition = |r#type: &&str| {
+                json!({"from": "inline", "required": true,
+                    "schema": {"openAPIV3Schema": {"type": r#type}}})
+            };
             json!({"name": name, "definitions": types.iter().map(definition).collect::<Vec<_>>()})
         };
         let class: ClusterClass = serde_json::from_value(json!({
             "spec": {"variables": [variable("a", "string"), variable("b", "string")]},
-            "status": {"variables": [settled("a", &["string", "integer"]), settled("b", &["integer"]), settled("c", &["string"])]},
+            "status": {"variables": [settled("a", &["string", "integer"]), settled("b", &["integer"]),
+                settled("c", &["string"])]},
         }))
         .unwrap();
         let kept = Class::compile(class.clone(), &Arc::default()).unwrap();

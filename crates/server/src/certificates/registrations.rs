@@ -97,7 +97,10 @@ mod tests {
         let (metrics, mut registrations) = (Metrics::default(), Registrations::default());
         let services =
             Services { namespace: "ns".to_owned(), webhook: "hook".to_owned(), conversion: "convert".to_owned() };
-        let webhooks = |service: &str| json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"namespace": "ns", "name": service}}}]});
+        let webhooks = |service: &str| {
+            json!({"webhooks": [{"name": "w",
+                "clientConfig": {"service": {"namespace": "ns", "name": service}}}]})
+        };
         let clusters = BundleHolder::Definition("clusters.cluster.x-k8s.io");
         let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
         let mut objects = BTreeMap::from([

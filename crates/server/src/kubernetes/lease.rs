@@ -335,7 +335,8 @@ enum LeaseError {
     #[error("{}", describe(.0))]
     Api(#[from] kube::Error),
     #[error(
-        "timed out after {0:?}, a fifth of the lease duration; if the API server always takes this long, increase --lease-duration"
+        "timed out after {0:?}, a fifth of the lease duration; if the API server always takes this long, increase \
+         --lease-duration"
     )]
     Late(Duration),
 }
@@ -464,7 +465,8 @@ impl Election {
         let Some(version) = lease.and_then(|lease| lease.metadata.resource_version.clone()) else { return };
         if is_before(&version, &self.version) {
             let before = &*self.version;
-            warn!(lease = %self.office.lease(), before, now = version, "The API server was restored from an older copy; listing everything again");
+            warn!(lease = %self.office.lease(), before, now = version,
+                "The API server was restored from an older copy; listing everything again");
             self.office.step_down(false);
             self.history.went_back();
         }

@@ -159,8 +159,8 @@ fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, er
             {"op": "remove", "path": entry},
         ]);
         error.detail = format!(
-            "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain it: \
-             change the class and remove the value in one JSON patch, with {patch}",
+            "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain \
+             it: change the class and remove the value in one JSON patch, with {patch}",
             error.detail, old_key.name
         );
     }

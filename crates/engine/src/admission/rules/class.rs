@@ -173,7 +173,8 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
             found.invalid(path, "", format!("the ClusterClass {exceeded}, as before, and becomes larger; {SMALLER}"));
         }
         _ => found.warn(format!(
-            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version nor variables"
+            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version \
+             nor variables"
         )),
     }
     found.add_errors(wrong);

@@ -172,8 +172,8 @@ pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, foun
         let path = path(variable).child("schema.openAPIV3Schema");
         if root.r#type == "array" && !root.validations.is_empty() {
             found.warn(format!(
-                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable an \
-                 object with the array in it"
+                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable \
+                 an object with the array in it"
             ));
         } else {
             no_transition_rules_of_arrays(root, &path, found);

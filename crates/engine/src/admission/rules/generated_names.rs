@@ -33,7 +33,8 @@ fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
             let Some(first) = seen.insert(&one.name, one) else { continue };
             if is_conflict(old, &list, [first, one], change.change.world) {
                 let detail = format!(
-                    "{} {:?} and {:?} both get the name {:?}: the naming template of ClusterClass {} must use .random or .{}.topologyName",
+                    "{} {:?} and {:?} both get the name {:?}: the naming template of ClusterClass {} must use .random \
+                     or .{}.topologyName",
                     list.kind, first.topology_name, one.topology_name, one.name, change.key, list.variable
                 );
                 found.invalid(list.path.key(one.topology_name).child("name"), one.topology_name, detail);
@@ -165,8 +166,8 @@ fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Clus
         if is_same && (of_control_plane || is_checked(&entry.health_check, &class.health_check)) {
             let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&entry.name).child("name");
             let detail = format!(
-                "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change a naming \
-                 template of ClusterClass {}",
+                "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change \
+                 a naming template of ClusterClass {}",
                 change.key
             );
             found.invalid(path, &*entry.name, detail);

@@ -312,7 +312,8 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path
             let meant = found.is_worth_warnings().then(|| closest(name, known)).flatten();
             let hint = meant.map(|meant| format!("; the closest one is .{meant}")).unwrap_or_default();
             found.warn(format!(
-                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>{hint}"
+                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no \
+                 value>{hint}"
             ));
         }
     });

@@ -234,10 +234,12 @@ fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings)
     let key = lookup.key;
     match lookup.answer {
         Found::Absent => found.warn(format!(
-            "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this Cluster is used"
+            "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this \
+             Cluster is used"
         )),
         Found::Yes(class) if !is_settled(class) => found.warn(format!(
-            "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of the ClusterClass"
+            "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of the \
+             ClusterClass"
         )),
         Found::Yes(_) | Found::Unreadable(_) | Found::NotAsked => {}
     }
@@ -247,8 +249,8 @@ fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings)
 fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
     if let Found::Unreadable(reason) = answer {
         found.warn(format!(
-            "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not checked against \
-             the ClusterClass"
+            "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not \
+             checked against the ClusterClass"
         ));
     }
 }

@@ -438,7 +438,8 @@ mod tests {
     /// errors, warnings, and rules that were not checked.
     fn judged(pool: Option<&Value>, nodes: &Found<Nodes>) -> (Vec<String>, Vec<String>, Vec<RuleId>) {
         let cluster = json!({"metadata": {"namespace": "ns", "name": "one"}, "spec": {
-            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"},
+            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane",
+                "name": "cp"},
             "topology": {"classRef": {"name": "base"}, "version": OLD},
         }});
         let old = Cluster::decode(WireVersion::V1Beta2, &cluster.to_string()).unwrap();
@@ -481,8 +482,9 @@ mod tests {
                 "spec": {"template": {"spec": {"version": version}}}, "status": status})
         };
         let ready = pool(json!(OLD), json!({"nodeRefs": [{"name": "n"}]}));
-        let warning = "UPG-015 spec.topology.version: machine pools were not checked (UPG-015, UPG-016, UPG-017), because \
-                       topologist has no permission to read Secret ns/one-kubeconfig; make sure that none of them is upgrading";
+        let warning = "UPG-015 spec.topology.version: machine pools were not checked (UPG-015, UPG-016, UPG-017), \
+                       because topologist has no permission to read Secret ns/one-kubeconfig; make sure that none of \
+                       them is upgrading";
         for pool in [
             ready.clone(),
             pool(json!("v1.32.0"), json!({})),

@@ -112,8 +112,8 @@ pub(super) fn certificate_note(
     let object = format!("{} {}", sent.kind(), sent.name());
     if let Some((days, validity)) = outlasts_certificates(sent) {
         return Some(format!(
-            "{object} replaces its machines again and again: certificatesExpiryDays is {days}, and new certificates are valid for \
-             {validity} days (ROLL-6)"
+            "{object} replaces its machines again and again: certificatesExpiryDays is {days}, and new certificates \
+             are valid for {validity} days (ROLL-6)"
         ));
     }
     let due = |machine: &Arc<Object>| {

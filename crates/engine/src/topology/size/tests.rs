@@ -91,8 +91,9 @@ fn nothing_is_computed_of_a_topology_that_is_too_large() {
     };
     assert_eq!(
         said(limit),
-        "the 66 objects of the topology and their variables come to 2 MiB, more than the limit of 1 MiB; use fewer worker sets, or \
-         smaller templates and variables, or raise the limit (--computation-limit), see spec.topology.workers"
+        "the 66 objects of the topology and their variables come to 2 MiB, more than the limit of 1 MiB; use fewer \
+         worker sets, or smaller templates and variables, or raise the limit (--computation-limit), see \
+         spec.topology.workers"
     );
     let text = said(SizeLimit::NONE.with_memory(4 << 20));
     assert!(text.contains(" MiB of memory to compute, more than the limit of 4 MiB; use fewer"), "{text}");

@@ -52,7 +52,8 @@ pub enum PlanError {
     NoVersion { what: String, text: String, reason: VersionError },
     /// UP-13.
     #[error(
-        "no upgrade plan can be computed: {target} is more than one minor version above {from} of the control plane, and the ClusterClass names neither kubernetesVersions nor an extension that plans upgrades"
+        "no upgrade plan can be computed: {target} is more than one minor version above {from} of the control plane, \
+         and the ClusterClass names neither kubernetesVersions nor an extension that plans upgrades"
     )]
     MoreThanOneMinor { from: String, target: String },
     /// UP-16, UP-18.
@@ -72,7 +73,8 @@ pub enum PlanError {
     OtherEnd { part: UpgradePart, target: String, ends: String },
     /// UP-18.
     #[error(
-        "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or goes through"
+        "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or \
+         goes through"
     )]
     NotOfControlPlane { index: usize, version: String },
     /// UP-17.
@@ -80,7 +82,8 @@ pub enum PlanError {
     WorkersAhead { from: String, target: String },
     /// UP-17.
     #[error(
-        "no upgrade plan of the workers can be computed: on the way from {from} to {target} no version of minor {minor} is known"
+        "no upgrade plan of the workers can be computed: on the way from {from} to {target} no version of minor \
+         {minor} is known"
     )]
     UnknownMinor { from: String, target: String, minor: u64 },
 }

@@ -634,7 +634,8 @@ fn walked() -> MachineSimulator {
     simulator.edit(&cluster, |it| {
         set(it, "status.initialization", json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true}));
     });
-    let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference("EmbeddedMachine")});
+    let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"},
+        "infrastructureRef": reference("EmbeddedMachine")});
     let machine = simulator.make(core("Machine", "m", spec));
     for (kind, finalizer, owner) in [
         ("EmbeddedCluster", super::infrastructure_cluster::FINALIZER, owner(&cluster, true)),

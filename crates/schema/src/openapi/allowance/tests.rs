@@ -120,7 +120,7 @@ fn literals_share_one_budget_of_cel_cost() {
     let entries = |count: usize| -> Vec<Value> { (0..count).map(list).collect() };
     let schema = |count| {
         json!({"type": "array", "maxItems": 150, "items": {"type": "integer"}, "enum": entries(count),
-        "x-kubernetes-validations": rule})
+            "x-kubernetes-validations": rule})
     };
     assert_eq!(breach(&[schema(4)]), None);
     let found = breach(&vec![schema(20); 4]).unwrap();
@@ -245,7 +245,8 @@ fn many_required_names_are_looked_up() {
     let names: Vec<String> = (0..20_000).map(|i| format!("a-property-with-a-name-{i}")).collect();
     let properties: serde_json::Map<String, Value> =
         names.iter().map(|name| (name.clone(), json!({"type": "string"}))).collect();
-    let schema = json!({"type": "object", "required": names, "properties": properties, "x-kubernetes-validations": [{"rule": "true"}]});
+    let schema = json!({"type": "object", "required": names, "properties": properties,
+        "x-kubernetes-validations": [{"rule": "true"}]});
     let (_, taken) = testing::timed(|| Schema::compile(&definition(&schema)).unwrap());
     assert!(taken < Duration::from_secs(5), "{taken:?}");
 }
@@ -304,7 +305,8 @@ fn violations_have_a_sum() {
         &compiled(&node(json!({"type": "array", "items": {"type": "string"}})))
             .violations(&names(json!(vec![0; 2000]))),
     );
-    let rule = json!({"type": "array", "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "false", "message": "x".repeat(2000)}]}});
+    let rule = json!({"type": "array",
+        "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "false", "message": "x".repeat(2000)}]}});
     let violations = compiled(&node(rule)).rule_violations(&names(json!(vec![0; 2000])), None);
     bounded(&violations);
     assert_eq!(violations[0].rule, "CEL-022");
@@ -360,9 +362,8 @@ fn validating_values_takes_a_bounded_effort() {
 #[test]
 fn the_effort_of_a_class_is_the_same_when_it_is_compiled_already() {
     // DEC-44
-    let schema = definition(
-        &json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{0,200}$", "default": "x".repeat(100)}}}),
-    );
+    let schema = definition(&json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{0,200}$",
+            "default": "x".repeat(100)}}}));
     let mut first = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&schema, &mut first).unwrap();
     assert!(first.effort.taken() > 10_000);

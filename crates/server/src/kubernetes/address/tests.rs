@@ -182,7 +182,7 @@ fn names_that_kubernetes_allows_are_sent() {
         assert_eq!(requests.get("a.b-c").unwrap().uri().path(), want);
     }
     let error = ObjectRequests::for_kind("g/v1%62eta2", "Thing", "ns").unwrap_err().to_string();
-    let want = "invalid object reference: the version \"v1%62eta2\" must consist of lower-case letters, digits and \"-\", start with a letter, and \
-                    end with a letter or digit";
+    let want = "invalid object reference: the version \"v1%62eta2\" must consist of lower-case letters, digits \
+                    and \"-\", start with a letter, and end with a letter or digit";
     assert_eq!(error, want);
 }

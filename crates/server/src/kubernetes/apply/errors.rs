@@ -167,8 +167,9 @@ mod tests {
         let message = "failed to create typed patch object (ns/blue-x7k2p; g.io/v1, Kind=ForgeMachineTemplate): \
                        .spec.template.spec.volumes[0].mountPath: field not declared in schema";
         let error = |code| ApplyError::create(&object("blue-x7k2p"), refused(code, message, json!([]))).to_string();
-        let want = "failed to create ForgeMachineTemplate.g.io: failed to create typed patch object (ns/\u{2026}; g.io/v1, \
-                    Kind=ForgeMachineTemplate): .spec.template.spec.volumes[0].mountPath: field not declared in schema";
+        let want = "failed to create ForgeMachineTemplate.g.io: failed to create typed patch object (ns/\u{2026}; \
+                    g.io/v1, Kind=ForgeMachineTemplate): .spec.template.spec.volumes[0].mountPath: field not declared \
+                    in schema";
         assert_eq!((error(500), error(400)), (want.to_owned(), want.to_owned()));
         let overloaded = ApplyError::create(&object("blue"), refused(503, "blue is away for 3 s", json!([])));
         assert_eq!(overloaded.to_string(), "failed to create ForgeMachineTemplate.g.io");

@@ -536,7 +536,8 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
         ..step(StepAction::Apply, TopologyPart::Cluster, "blade")
     };
     let at = |version: &str, spec: &str| {
-        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {"namespace": "ns", "name": "brain",
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+            "metadata": {"namespace": "ns", "name": "brain",
             "uid": "uid-of-brain", "resourceVersion": version}, "spec": {"version": spec}})
     };
     let upgrade = PlanStep {

@@ -340,7 +340,10 @@ async fn a_class_that_is_being_deleted_and_one_that_cannot_be_read_are_left_alon
 
 /// A class whose infrastructure has these references, as classes of workers.
 fn refer(server: &ApiServer, references: impl IntoIterator<Item = (String, &'static str, &'static str)>) {
-    let holder = |(api_version, kind, name)| json!({"bootstrap": {"templateRef": {"apiVersion": api_version, "kind": kind, "name": name}}});
+    let holder = |(api_version, kind, name)| {
+        json!({"bootstrap": {"templateRef": {"apiVersion": api_version,
+            "kind": kind, "name": name}}})
+    };
     let workers: Vec<Value> = references.into_iter().map(holder).collect();
     server.edit(CLASS, |class| class["spec"]["workers"]["machineDeployments"] = json!(workers));
 }

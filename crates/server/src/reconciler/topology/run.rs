@@ -297,7 +297,8 @@ impl TopologyReconciler {
         let held = self.rotations().hold(&key, plan, generations, now);
         for fighting in held.iter().filter(|fighting| fighting.is_new) {
             self.metrics.rotations_held.inc();
-            warn!(object = %fighting.object, path = fighting.path, "Stopped replacing a template that changes in every run");
+            warn!(object = %fighting.object, path = fighting.path,
+                "Stopped replacing a template that changes in every run");
             self.applier.report_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
         }
         held.first().map(ToString::to_string)
