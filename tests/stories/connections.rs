@@ -72,11 +72,8 @@ impl Served {
     }
 
     async fn wait_for(&self, name: &str, reason: &str) {
-        let deadline = Instant::now() + SOON;
-        while self.count(name, reason).is_none() {
-            assert!(Instant::now() < deadline, "{name} is never counted for {reason}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let fact = format!("{name} is counted for {reason}");
+        wait::until_async(&fact, SOON, async || self.count(name, reason).is_some(), wait::nothing).await;
     }
 
     /// The most memory that the process has had, in MiB.

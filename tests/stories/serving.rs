@@ -448,11 +448,7 @@ fn a_request_that_fails_is_logged_by_the_program_alone() {
     let (kubeconfig, certificate, key) = (path("kubeconfig"), path("tls.crt"), path("tls.key"));
     let arguments = ["--kubeconfig", &kubeconfig, "--controllers=none", "--tls-cert", &certificate, "--tls-key", &key];
     let served = Topologist::serve(&arguments);
-    let deadline = std::time::Instant::now() + SOON;
-    while !served.log_text().contains("\"WARN\"") {
-        assert!(std::time::Instant::now() < deadline, "{}", served.log_text());
-        std::thread::yield_now();
-    }
+    wait::until("it warns", SOON, || served.log_text().contains("\"WARN\""), || served.log_text());
     assert!(!served.log_text().contains("kube_client"), "{}", served.log_text());
 }
 
