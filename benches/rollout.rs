@@ -118,7 +118,7 @@ fn measure(clusters: usize, extension: Option<&Counting>, budgets: &mut Budgets)
     budgets.note(&what("the most there was on the way"), "MB", Budget::None, leader.megabytes("VmHWM"));
     let cpu = leader.cpu();
     std::thread::sleep(CALM);
-    budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), asked(admin) - settled);
+    budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), requests(admin) - settled);
     if extension.is_some() {
         budgets.note(&what("calls in that time"), "", Budget::AtMost(0.0), calls() - of_rollout);
     }
@@ -200,10 +200,10 @@ fn is_reconciled(cluster: &DynamicObject) -> bool {
 
 /// Waits until the leader does nothing any more, and returns what it has asked for.
 fn at_rest(admin: u16) -> f64 {
-    let mut before = asked(admin);
+    let mut before = requests(admin);
     loop {
         std::thread::sleep(Duration::from_secs(4));
-        let now = asked(admin);
+        let now = requests(admin);
         if (now - before).abs() < f64::EPSILON {
             return now;
         }
@@ -222,7 +222,7 @@ fn wait_for_runs(admin: u16, runs: usize) {
 }
 
 /// Everything that a leader does.
-fn asked(admin: u16) -> f64 {
+fn requests(admin: u16) -> f64 {
     let metrics = metrics(admin);
     sum(&metrics, "topologist_reconciles_total{") + dry_runs_and_reads(admin)
 }

@@ -99,9 +99,9 @@ fn plans(budgets: &mut Budgets) {
                 object["spec"]["template"]["spec"]["instanceType"] = json!("large");
             }
         });
-        let (said, time, _) = run("json", &from, &to);
-        let said: Value = serde_json::from_slice(&said).unwrap();
-        assert_eq!(said["summary"]["machines"]["replaced"], json!(clusters * 12));
+        let (message, time, _) = run("json", &from, &to);
+        let message: Value = serde_json::from_slice(&message).unwrap();
+        assert_eq!(message["summary"]["machines"]["replaced"], json!(clusters * 12));
         let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
         budgets.note(&format!("`plan -o json` over {clusters} Clusters, all of which roll"), "ms", budget, time);
         let (_, time, memory) = run("text", &from, &to);

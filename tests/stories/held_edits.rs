@@ -135,13 +135,13 @@ fn the_ceiling_of_a_class_holds_its_edits_those_of_its_clusters_and_those_of_its
     class["metadata"].as_object_mut().unwrap().remove("annotations");
     let files = Files::new(&before, &after);
     let held = files.held(&[]);
-    let told: Vec<_> = held
+    let reported: Vec<_> = held
         .as_array()
         .unwrap()
         .iter()
         .map(|one| (one["kind"].as_str().unwrap(), one["machines"].as_i64().unwrap()))
         .collect();
-    assert_eq!(told, [("KubeadmControlPlaneTemplate", 3), ("ClusterClass", 2)], "{held}");
+    assert_eq!(reported, [("KubeadmControlPlaneTemplate", 3), ("ClusterClass", 2)], "{held}");
     assert!(
         held[1]["message"].as_str().unwrap().contains(&format!("more than the 0 in annotation {CEILING}")),
         "{held}"

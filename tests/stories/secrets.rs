@@ -74,8 +74,8 @@ fn printed(new: &[Value], old: &[Value], flags: &[&str]) -> (String, Vec<Value>,
     let default = command(&["default", "new.json"]).current_dir(folder.path()).output().unwrap();
     let rows = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}{complaints}"));
     // What `default` prints is applied, so passwords stay in it; what it says of objects that are denied is not.
-    let said = String::from_utf8(default.stderr).unwrap();
-    (format!("{text}{complaints}{json}{said}"), rows, code.unwrap())
+    let message = String::from_utf8(default.stderr).unwrap();
+    (format!("{text}{complaints}{json}{message}"), rows, code.unwrap())
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn clusters_that_no_longer_fit_are_named_and_their_passwords_are_not() {
         let (all, rows, _) = printed(&[new.clone(), user.clone()], &[old.clone(), user.clone()], flags);
         assert!(!all.contains(SECRET), "{all}");
         let of_class = &rows[0];
-        let said = if flags.is_empty() { &of_class["errors"] } else { &of_class["warnings"] };
-        assert!(said.to_string().contains("one"), "{of_class}");
+        let message = if flags.is_empty() { &of_class["errors"] } else { &of_class["warnings"] };
+        assert!(message.to_string().contains("one"), "{of_class}");
     }
 }
 

@@ -174,8 +174,8 @@ async fn a_version_change_is_judged_by_the_control_plane_that_was_loaded() {
         response(&body)["status"]["message"].as_str().unwrap().to_owned()
     };
     // UPG-008: what was not started has no version that could change.
-    let said = message(&serve(&[]), &change).await;
-    assert!(said.contains("the Cluster has no controlPlaneRef yet"), "{said}");
+    let denial = message(&serve(&[]), &change).await;
+    assert!(denial.contains("the Cluster has no controlPlaneRef yet"), "{denial}");
 
     let reference = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "x"});
     for object in ["object", "oldObject"] {
@@ -184,8 +184,8 @@ async fn a_version_change_is_judged_by_the_control_plane_that_was_loaded() {
     let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
         {name: x, labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
         spec: {version: v1.33.5}, status: {version: v1.32.0}}";
-    let said = message(&serve_also(control_plane), &change).await;
-    assert!(said.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{said}");
+    let denial = message(&serve_also(control_plane), &change).await;
+    assert!(denial.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{denial}");
 }
 
 #[tokio::test]
@@ -620,10 +620,10 @@ async fn cluster_reviews_stay_fast_while_hostile_classes_are_judged() {
     }
     let mut times = Vec::new();
     while !hostile.iter().all(tokio::task::JoinHandle::is_finished) {
-        let asked = Instant::now();
+        let begun_at = Instant::now();
         let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
         assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &json!(true)), "{body}");
-        times.push(asked.elapsed());
+        times.push(begun_at.elapsed());
     }
     for task in hostile {
         task.await.unwrap();

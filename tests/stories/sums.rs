@@ -431,13 +431,13 @@ async fn the_largest_topologies_that_are_computed_fit_into_the_memory_of_a_repli
     stored.push(before.clone());
     let served = Served::start_with(&stored, &["--controllers=none", "--memory-limit=1Gi", "--impact-time=60s"]);
     let edit = review("UPDATE", "Cluster", &of_fleet(350, 0, "b"), Some(&before));
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for _ in 0..4 {
         let (mut connection, edit) = (served.connect().await, edit.clone());
-        asked.push(tokio::spawn(async move { ask(&mut connection, CLASS_TIME, &edit).await }));
+        requested.push(tokio::spawn(async move { ask(&mut connection, CLASS_TIME, &edit).await }));
     }
     let mut counted = 0;
-    for answer in asked {
+    for answer in requested {
         let answer = answer.await.unwrap();
         assert_eq!(answer["allowed"], true, "{answer}");
         counted += usize::from(answer["warnings"].to_string().contains("replaces 1,050 machines"));

@@ -165,9 +165,9 @@ fn a_thousand_workload_clusters_take_little_memory() {
     let name = "workload_clusters::a_thousand_workload_clusters_take_little_memory";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let output = alone.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let bytes = said.lines().find_map(|line| line.split_once("bytes per API: ")?.1.parse().ok());
-    let bytes: usize = bytes.unwrap_or_else(|| panic!("{said}"));
+    let message = String::from_utf8(output.stdout).unwrap();
+    let bytes = message.lines().find_map(|line| line.split_once("bytes per API: ")?.1.parse().ok());
+    let bytes: usize = bytes.unwrap_or_else(|| panic!("{message}"));
     assert!(bytes > 0 && bytes < MOST * 1024, "{bytes} bytes per API");
 }
 

@@ -197,8 +197,8 @@ impl<'a> Scene<'a> {
         let objects = self.folder.path().join("objects.yaml");
         let mut simulate = command(&["simulate", "-o", "json", "--timings", &self.server.timings(), "--objects"]);
         let output = simulate.arg(&objects).args(paths).output().unwrap();
-        let said = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
-        assert!(output.status.success(), "{of}: {said:#?}");
+        let message = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        assert!(output.status.success(), "{of}: {message:#?}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
 
         let kinds: BTreeSet<&str> = after.iter().map(|object| object["kind"].as_str().unwrap()).collect();

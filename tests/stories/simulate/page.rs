@@ -10,8 +10,8 @@ use super::{Story, at, cluster, embedded, small, world, written};
 
 /// What a run with these arguments prints as JSON, and its page.
 fn run(story: &Story, arguments: &[&str]) -> (Value, Element) {
-    let told = story.run(&[arguments, &["-o", "json", "--html", "page.html"]].concat());
-    (told.json(), document(&page(story)))
+    let outcome = story.run(&[arguments, &["-o", "json", "--html", "page.html"]].concat());
+    (outcome.json(), document(&page(story)))
 }
 
 fn page(story: &Story) -> String {

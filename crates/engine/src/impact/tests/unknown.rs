@@ -121,9 +121,9 @@ fn reasons_have_no_values_of_variables() {
         .at("ClusterClass", "/spec/variables", schema)
         .at("ClusterClass", "/status/variables", json!([definition]));
     let impact = impact(&stored, &class_edit(&stored, &with_file(&stored))).unwrap();
-    let said = [warnings(&impact).join("\n"), impact.summary().unwrap()].concat();
+    let message = [warnings(&impact).join("\n"), impact.summary().unwrap()].concat();
     assert!(
-        said.contains("spec.topology.variables[key].value: Unsupported value") && !said.contains("s3cr3t"),
-        "{said}"
+        message.contains("spec.topology.variables[key].value: Unsupported value") && !message.contains("s3cr3t"),
+        "{message}"
     );
 }

@@ -543,11 +543,11 @@ fn preflight_checks_hold_machines() {
     for (case, change, want) in cases {
         let simulator = held(change);
         let message = conditions::get(&the_set(&simulator), "ScalingUp").unwrap().message;
-        let told = format!("{message} {}", failure(&simulator).unwrap_or_default());
+        let reported = format!("{message} {}", failure(&simulator).unwrap_or_default());
         match want {
-            Ok(()) => assert_eq!(machines(&simulator).len(), 1, "{case}: {told}"),
+            Ok(()) => assert_eq!(machines(&simulator).len(), 1, "{case}: {reported}"),
             Err(words) => {
-                assert!(told.contains(words), "{case}: {told}");
+                assert!(reported.contains(words), "{case}: {reported}");
                 assert!(machines(&simulator).is_empty(), "{case}");
             }
         }

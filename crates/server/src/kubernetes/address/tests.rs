@@ -84,10 +84,10 @@ fn taken_apart(uri: &http::Uri) -> (Vec<String>, Vec<String>) {
 /// A client that notes where requests go and answers none.
 fn noting() -> (kube::Client, Arc<Mutex<Vec<http::Uri>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (noted, said) = (seen.clone(), crate::kubernetes::scripted::status(404, "NotFound").to_string());
+    let (noted, message) = (seen.clone(), crate::kubernetes::scripted::status(404, "NotFound").to_string());
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         noted.lock().unwrap().push(request.uri().clone());
-        let response = http::Response::builder().status(404).body(axum::body::Body::from(said.clone())).unwrap();
+        let response = http::Response::builder().status(404).body(axum::body::Body::from(message.clone())).unwrap();
         async move { Ok::<_, Infallible>(response) }
     });
     (kube::Client::new(service, "default"), seen)

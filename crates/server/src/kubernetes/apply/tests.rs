@@ -192,10 +192,10 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
 #[tokio::test]
 async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_executed() {
     // MA-27.15: what is made after its controller has deleted everything would stay.
-    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let calls = std::sync::atomic::AtomicUsize::new(0);
     let goes_on = move |key: &ObjectKey, uid: &str| {
         assert_eq!((key.to_string(), uid), ("ns/blade".to_owned(), "uid"));
-        asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
+        calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
     };
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);

@@ -221,9 +221,9 @@ fn an_undefined_variable_in_a_template_is_remembered_once() {
     );
     patch["enabledIf"] = json!("{{ if eq \"{{ .missing }}\" \"x\" }}{{ end }}true # {{ .missing }}");
     let trace = case().patches(json!([patch])).run().unwrap().trace;
-    let told: Vec<String> = trace.undefined.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = trace.undefined.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "patch \"p\" enabledIf rendered \"<no value>\" for FooMachineTemplate worker-machine of MachineDeployment \
              \"md-1\": a variable that it refers to is not set",

@@ -76,9 +76,9 @@ fn a_deletion_goes_stage_by_stage() {
     assert!(node_now(&simulator, "n1").is_some());
     release(&mut simulator, &config());
     assert!(node_now(&simulator, "n1").is_none() && !is_there(&simulator));
-    let told: Vec<&str> = simulator.events.iter().map(|(_, _, event)| event.reason).collect();
+    let reported: Vec<&str> = simulator.events.iter().map(|(_, _, event)| event.reason).collect();
     for reason in ["DrainingNode", "DeletingNode", "Deleted", "DeletionCompleted"] {
-        assert!(told.contains(&reason), "{reason}: {told:?}");
+        assert!(reported.contains(&reason), "{reason}: {reported:?}");
     }
 }
 
