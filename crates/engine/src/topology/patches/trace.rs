@@ -36,8 +36,12 @@ impl Trace {
             known.path == path && known.patch == change.origin.patch && same_template
         };
         if self.lost.len() < LOST && !self.lost.iter().any(is_known) {
-            let (patch, item) = (change.origin.patch.clone(), item.clone());
-            self.lost.push(LostChange { patch, item, path, is_template: slot.is_template() });
+            self.lost.push(LostChange {
+                patch: change.origin.patch.clone(),
+                item: item.clone(),
+                path,
+                is_template: slot.is_template(),
+            });
         }
     }
 }
