@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::document::PatchMark;
-use super::items::ItemSlot;
 use crate::topology::worker::WorkerKind;
 use model::hub::{ObjectKey, paths};
 use model::world::PatchHook;
@@ -28,7 +27,7 @@ const LOST: usize = 20;
 
 impl Trace {
     /// Records a change without effect, once for each patch, template and path.
-    pub(super) fn note_lost(&mut self, change: &PatchMark, slot: ItemSlot, item: &Arc<ItemName>) {
+    pub(super) fn note_lost(&mut self, change: &PatchMark, item: &Arc<ItemName>, is_template: bool) {
         let path = shortened(&change.path).into_owned();
         let is_known = |known: &LostChange| {
             let same_template =
@@ -36,12 +35,7 @@ impl Trace {
             known.path == path && known.patch == change.origin.patch && same_template
         };
         if self.lost.len() < LOST && !self.lost.iter().any(is_known) {
-            self.lost.push(LostChange {
-                patch: change.origin.patch.clone(),
-                item: item.clone(),
-                path,
-                is_template: slot.is_template(),
-            });
+            self.lost.push(LostChange { patch: change.origin.patch.clone(), item: item.clone(), path, is_template });
         }
     }
 }
