@@ -1,12 +1,13 @@
 //! Throughput of reviews over TLS, against the least that a server could do.
 //!
-//! The yardstick is a bare axum handler behind the same listener code that decodes the same review into a JSON value and
-//! answers `allowed`. Both servers are processes of their own, so that their processor time can be told apart from the
-//! client's; they take turns in short rounds, so that a change in the machine's speed meets both.
+//! The yardstick is a bare axum handler behind the same listener code that decodes the same review into a JSON value
+//! and answers `allowed`. Both servers are processes of their own, so that their processor time can be told apart from
+//! the client's; they take turns in short rounds, so that a change in the machine's speed meets both.
 //!
 //! Budgets: at 20 KB at least 0.8 of the yardstick's throughput, and at most 100 µs more processor time per review.
 //!
-//! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance.
+//! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
@@ -79,7 +80,8 @@ fn main() {
                 let [bare, ours] = results.map(Measured::median);
                 let (ratio, more) = (ours.per_second / bare.per_second, ours.cpu_micros - bare.cpu_micros);
                 println!(
-                    "{:>8} {end_point:>11} {connections:>6} {:>10.0} {:>10.0} {ratio:>6.2} {:>12.1} {:>12.1} {more:>8.1}",
+                    "{:>8} {end_point:>11} {connections:>6} {:>10.0} {:>10.0} {ratio:>6.2} {:>12.1} {:>12.1} \
+                     {more:>8.1}",
                     format!("{size} KB"),
                     bare.per_second,
                     ours.per_second,

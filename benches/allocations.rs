@@ -1,6 +1,7 @@
 //! How often computing a topology allocates, and how that grows; it should grow with the number of objects.
 //!
-//! A bench of its own, since counting takes the place of the allocator that the program has. `cargo bench --profile dist --bench allocations`.
+//! A bench of its own, since counting takes the place of the allocator that the program has.
+//! `cargo bench --profile dist --bench allocations`.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]

@@ -1,7 +1,8 @@
 //! What the guard computes, without TLS and on one thread: reviews, compiled classes, re-checks, and growth.
 //!
-//! Budgets are those of the design. Times are the shortest of many rounds. `cargo bench --profile dist --bench engine -- [PART…]`; exit code 1 when a
-//! budget is missed by more than the tolerance.
+//! Budgets are those of the design. Times are the shortest of many rounds.
+//! `cargo bench --profile dist --bench engine -- [PART…]`; exit code 1 when a budget is missed by more than the
+//! tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

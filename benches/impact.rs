@@ -1,7 +1,8 @@
-//! What counting the machines of an edit costs, and what it costs others: edits of a class with 1,000 Clusters, alone and twenty
-//! at once, with reviews of Clusters beside them. Without TLS and sockets.
+//! What counting the machines of an edit costs, and what it costs others: edits of a class with 1,000 Clusters, alone
+//! and twenty at once, with reviews of Clusters beside them. Without TLS and sockets.
 //!
-//! Budgets are those of the design. `cargo bench --profile dist --bench impact`; exit code 1 when a budget is missed by more than the tolerance.
+//! Budgets are those of the design. `cargo bench --profile dist --bench impact`; exit code 1 when a budget is missed by
+//! more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

@@ -1,10 +1,10 @@
-//! The controllers of machines: how long a fleet takes from nothing to running Machines, what it holds in memory, and how many
-//! steps each Machine takes.
+//! The controllers of machines: how long a fleet takes from nothing to running Machines, what it holds in memory, and
+//! how many steps each Machine takes.
 //!
-//! One process, `serve --embedded`, in which nothing takes time. Each Cluster has three Machines of the control plane and two
-//! MachineDeployments of five. `cargo bench --profile dist --bench machines -- [--quick]`; exit code 1 when a Cluster of a large fleet
-//! costs more than one of a small fleet by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of
-//! the usual ones.
+//! One process, `serve --embedded`, in which nothing takes time. Each Cluster has three Machines of the control plane
+//! and two MachineDeployments of five. `cargo bench --profile dist --bench machines -- [--quick]`; exit code 1 when a
+//! Cluster of a large fleet costs more than one of a small fleet by more than the tolerance. Numbers among the
+//! arguments are sizes of fleets to measure instead of the usual ones.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 

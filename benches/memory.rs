@@ -1,8 +1,9 @@
 //! Memory of the guard: 1,000 Clusters and 50 classes in its caches, and 100,000 reviews.
 //!
-//! The binary runs in a process of its own and follows an API server, which here is a few lines that serve two lists and
-//! never change. Memory is what Linux counts as resident (VmRSS). `cargo bench --profile dist --bench memory -- [--quick]`; exit code 1
-//! when a budget is missed by more than the tolerance.
+//! The binary runs in a process of its own and follows an API server, which here is a few lines that serve two lists
+//! and never change. Memory is what Linux counts as resident (VmRSS).
+//! `cargo bench --profile dist --bench memory -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 

@@ -1,10 +1,11 @@
-//! A leader that rolls fleets out: how long it takes from nothing, what it holds in memory then, and what it asks for when
-//! nothing changes.
+//! A leader that rolls fleets out: how long it takes from nothing, what it holds in memory then, and what it asks for
+//! when nothing changes.
 //!
-//! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS as it
-//! follows kube-apiserver. Each Cluster comes to sixteen objects. The last fleet has a class with two external patches, and an extension over
-//! HTTPS that counts its calls. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
-//! budget is missed by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
+//! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS
+//! as it follows kube-apiserver. Each Cluster comes to sixteen objects. The last fleet has a class with two external
+//! patches, and an extension over HTTPS that counts its calls.
+//! `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 
@@ -117,7 +118,7 @@ fn measure(clusters: usize, extension: Option<&Counting>, budgets: &mut Budgets)
     budgets.note(&what("the most there was on the way"), "MB", Budget::None, leader.megabytes("VmHWM"));
     let cpu = leader.cpu();
     std::thread::sleep(CALM);
-    budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), asked(admin) - settled);
+    budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), requests(admin) - settled);
     if extension.is_some() {
         budgets.note(&what("calls in that time"), "", Budget::AtMost(0.0), calls() - of_rollout);
     }
@@ -171,8 +172,8 @@ async fn client(kubeconfig: &Path) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// Follows the Clusters instead of listing them again and again, so that waiting costs the API the same for each Cluster
-/// however many there are.
+/// Follows the Clusters instead of listing them again and again, so that waiting costs the API the same for each
+/// Cluster however many there are.
 async fn until_reconciled(client: &kube::Client, clusters: usize) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -199,10 +200,10 @@ fn is_reconciled(cluster: &DynamicObject) -> bool {
 
 /// Waits until the leader does nothing any more, and returns what it has asked for.
 fn at_rest(admin: u16) -> f64 {
-    let mut before = asked(admin);
+    let mut before = requests(admin);
     loop {
         std::thread::sleep(Duration::from_secs(4));
-        let now = asked(admin);
+        let now = requests(admin);
         if (now - before).abs() < f64::EPSILON {
             return now;
         }
@@ -221,7 +222,7 @@ fn wait_for_runs(admin: u16, runs: usize) {
 }
 
 /// Everything that a leader does.
-fn asked(admin: u16) -> f64 {
+fn requests(admin: u16) -> f64 {
     let metrics = metrics(admin);
     sum(&metrics, "topologist_reconciles_total{") + dry_runs_and_reads(admin)
 }

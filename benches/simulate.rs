@@ -1,9 +1,11 @@
-//! `simulate` over fleets: an upgrade of Clusters with three control plane machines and ten workers each, on all processors.
+//! `simulate` over fleets: an upgrade of Clusters with three control plane machines and ten workers each, on all
+//! processors.
 //!
-//! Clusters that differ in nothing but their names are simulated once; where machines start with a jitter, each Cluster is.
+//! Clusters that differ in nothing but their names are simulated once; where machines start with a jitter, each Cluster
+//! is.
 //!
-//! `cargo bench --profile dist --bench simulate -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance. Numbers among
-//! the arguments are sizes of fleets to measure instead of the usual ones.
+//! `cargo bench --profile dist --bench simulate -- [--quick]`; exit code 1 when a budget is missed by more than the
+//! tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

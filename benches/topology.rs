@@ -1,7 +1,8 @@
-//! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is said.
+//! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is
+//! said.
 //!
-//! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
-//! tolerance.
+//! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget
+//! is missed by more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
@@ -98,9 +99,9 @@ fn plans(budgets: &mut Budgets) {
                 object["spec"]["template"]["spec"]["instanceType"] = json!("large");
             }
         });
-        let (said, time, _) = run("json", &from, &to);
-        let said: Value = serde_json::from_slice(&said).unwrap();
-        assert_eq!(said["summary"]["machines"]["replaced"], json!(clusters * 12));
+        let (message, time, _) = run("json", &from, &to);
+        let message: Value = serde_json::from_slice(&message).unwrap();
+        assert_eq!(message["summary"]["machines"]["replaced"], json!(clusters * 12));
         let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
         budgets.note(&format!("`plan -o json` over {clusters} Clusters, all of which roll"), "ms", budget, time);
         let (_, time, memory) = run("text", &from, &to);

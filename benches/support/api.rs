@@ -1,5 +1,5 @@
-//! As much of an API server as the guard asks for: lists of ClusterClasses and Clusters, page by page, and watches on which
-//! nothing happens.
+//! As much of an API server as the guard asks for: lists of ClusterClasses and Clusters, page by page, and watches on
+//! which nothing happens.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

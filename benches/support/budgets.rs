@@ -61,8 +61,8 @@ fn digits(figure: f64) -> usize {
     }
 }
 
-/// The shortest time that some work took on average, over rounds of about a millisecond: what it costs when nothing else
-/// happens. Longer rounds would never be undisturbed on a busy machine.
+/// The shortest time that some work took on average, over rounds of about a millisecond: what it costs when nothing
+/// else happens. Longer rounds would never be undisturbed on a busy machine.
 pub fn shortest(rounds: usize, mut work: impl FnMut()) -> Duration {
     let once = time(1, &mut work).max(Duration::from_nanos(1));
     let times = u32::try_from(Duration::from_millis(1).as_nanos() / once.as_nanos()).unwrap_or(u32::MAX).max(1);

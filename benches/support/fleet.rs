@@ -1,7 +1,7 @@
 //! Data for benchmarks: a class of 20 variables as people write them, and Clusters of about 20 KB that use it.
 //!
-//! Everything follows from numbers, so every run measures the same. Objects have what the API server adds before it asks,
-//! managed fields included.
+//! Everything follows from numbers, so every run measures the same. Objects have what the API server adds before it
+//! asks, managed fields included.
 #![allow(dead_code, reason = "each benchmark uses a part of the shared support")]
 
 use serde_json::{Value, json};
@@ -13,7 +13,10 @@ const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// The class called `class-{i}`; classes with different numbers have different definitions.
 pub fn class(i: usize) -> Value {
-    let template = |group: &str, kind: &str| json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": format!("class-{i}")});
+    let template = |group: &str, kind: &str| {
+        json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"),
+            "kind": kind, "name": format!("class-{i}")})
+    };
     let worker = |name: &str| {
         json!({"class": name,
             "bootstrap": {"templateRef": template("bootstrap", "KubeadmConfigTemplate")},
@@ -343,7 +346,8 @@ pub fn cluster_of_size(kilobytes: usize) -> Value {
 
 fn file(cluster: usize, number: usize) -> Value {
     let content = format!(
-        "# written by cloud-init\n[Unit]\nDescription=Service {number} of cluster {cluster}\nAfter=network-online.target\n\n\
+        "# written by cloud-init\n[Unit]\nDescription=Service {number} of cluster {cluster}\n\
+         After=network-online.target\n\n\
          [Service]\nExecStart=/usr/local/bin/service-{number} --config /etc/service-{number}.yaml\nRestart=always\n"
     );
     json!({"content": content, "owner": "root:root", "path": format!("/etc/systemd/system/service-{number}.service"),
@@ -356,8 +360,10 @@ fn machine_deployment(cluster: usize, number: usize, complete: bool) -> Value {
         "class": class,
         "failureDomain": format!("eu-central-1{}", ZONES[number % 3]),
         "metadata": {
-            "annotations": {"example.com/contact": "platform@example.com", "example.com/ticket": format!("OPS-{cluster}{number}")},
-            "labels": {"example.com/pool": class, "example.com/zone": ZONES[number % 3], "node-role.example.com/worker": ""}},
+            "annotations": {"example.com/contact": "platform@example.com",
+                "example.com/ticket": format!("OPS-{cluster}{number}")},
+            "labels": {"example.com/pool": class, "example.com/zone": ZONES[number % 3],
+                "node-role.example.com/worker": ""}},
         "name": format!("md-{number}"),
         "replicas": 3 + number,
     });
@@ -373,7 +379,8 @@ fn machine_deployment(cluster: usize, number: usize, complete: bool) -> Value {
 fn values(i: usize, complete: bool) -> Vec<Value> {
     let default = |value: Value, defaults: Value| if complete { with(value, defaults) } else { value };
     let subnet = |number: usize| {
-        let subnet = json!({"cidr": format!("10.{}.{}.0/24", i % 200, number), "id": format!("subnet-{:012x}", i * 16 + number),
+        let subnet = json!({"cidr": format!("10.{}.{}.0/24", i % 200, number),
+            "id": format!("subnet-{:012x}", i * 16 + number),
             "tags": {"kubernetes.io/role/internal-elb": "1", "example.com/tier": format!("tier-{number}")},
             "zone": format!("eu-central-1{}", ZONES[number % 3])});
         // Public subnets have to be said.
@@ -385,7 +392,8 @@ fn values(i: usize, complete: bool) -> Vec<Value> {
     };
     let mirror = |host: &str| {
         let mirror = json!({"capabilities": ["pull", "resolve"], "host": host,
-            "endpoints": [format!("https://mirror.example.com/v2/{host}"), format!("https://mirror-2.example.com/v2/{host}")]});
+            "endpoints": [format!("https://mirror.example.com/v2/{host}"),
+                format!("https://mirror-2.example.com/v2/{host}")]});
         with(mirror, json!({"insecure": false}))
     };
     let mut values = vec![
@@ -408,8 +416,10 @@ fn values(i: usize, complete: bool) -> Vec<Value> {
         ),
         value(
             "additionalTags",
-            json!({"backup": "daily", "business-unit": "platform", "compliance": "internal", "confidentiality": "restricted",
-                "cost-center": "4711", "data-classification": "none", "environment": "production", "managed-by": "fleet",
+            json!({"backup": "daily", "business-unit": "platform", "compliance": "internal",
+                "confidentiality": "restricted",
+                "cost-center": "4711", "data-classification": "none", "environment": "production",
+                "managed-by": "fleet",
                 "on-call": "platform-primary", "owner": "platform", "patch-group": "wednesday", "recovery-tier": "2",
                 "service": format!("cluster-{i}"), "support-level": "24x7"}),
         ),
@@ -427,25 +437,29 @@ fn values(i: usize, complete: bool) -> Vec<Value> {
         value(
             "proxy",
             json!({"http": "http://proxy.example.com:3128", "https": "http://proxy.example.com:3128",
-                "noProxy": ["localhost", "127.0.0.1", "10.0.0.0/8", "192.168.0.0/16", ".svc", ".cluster.local", ".example.com"]}),
+                "noProxy": ["localhost", "127.0.0.1", "10.0.0.0/8", "192.168.0.0/16", ".svc", ".cluster.local",
+                    ".example.com"]}),
         ),
         value(
             "oidc",
-            json!({"clientID": format!("cluster-{i}"), "groupsClaim": "groups", "issuer": "https://login.example.com/realms/fleet",
+            json!({"clientID": format!("cluster-{i}"), "groupsClaim": "groups",
+                "issuer": "https://login.example.com/realms/fleet",
                 "usernameClaim": "email"}),
         ),
         value(
             "apiServerArguments",
             json!({"audit-log-maxage": "30", "audit-log-maxbackup": "10", "audit-log-maxsize": "100",
                 "audit-policy-file": "/etc/kubernetes/audit-policy.yaml", "default-not-ready-toleration-seconds": "60",
-                "default-unreachable-toleration-seconds": "60", "enable-admission-plugins": "NodeRestriction,PodNodeSelector",
+                "default-unreachable-toleration-seconds": "60",
+                "enable-admission-plugins": "NodeRestriction,PodNodeSelector",
                 "encryption-provider-config": "/etc/kubernetes/encryption.yaml", "event-ttl": "1h0m0s",
                 "max-mutating-requests-inflight": "400", "max-requests-inflight": "800", "profiling": "false",
                 "request-timeout": "300s", "service-account-lookup": "true", "tls-min-version": "VersionTLS12"}),
         ),
         value(
             "kubeletArguments",
-            json!({"event-qps": "0", "eviction-hard": "memory.available<500Mi,nodefs.available<10%", "eviction-max-pod-grace-period": "60",
+            json!({"event-qps": "0", "eviction-hard": "memory.available<500Mi,nodefs.available<10%",
+                "eviction-max-pod-grace-period": "60",
                 "image-gc-high-threshold": "80", "image-gc-low-threshold": "70", "max-pods": "110",
                 "protect-kernel-defaults": "true", "read-only-port": "0", "rotate-certificates": "true",
                 "serialize-image-pulls": "false", "streaming-connection-idle-timeout": "5m",
@@ -530,5 +544,6 @@ fn managed_fields() -> Value {
         "f:version": {}, "f:workers": {"f:machineDeployments": deployments}});
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "fieldsType": "FieldsV1", "manager": "kustomize-controller",
         "operation": "Apply", "time": "2025-11-04T09:30:00Z",
-        "fieldsV1": {"f:metadata": {"f:annotations": annotations, "f:labels": labels}, "f:spec": {"f:topology": topology}}}])
+        "fieldsV1": {"f:metadata": {"f:annotations": annotations, "f:labels": labels},
+            "f:spec": {"f:topology": topology}}}])
 }

@@ -71,7 +71,8 @@ pub fn class_and_templates(size: Size) -> (Value, Vec<Value>) {
     (class, templates)
 }
 
-/// Patches of the kinds that classes have: a variable, a template, a template of builtin variables, one that is switched off.
+/// Patches of the kinds that classes have: a variable, a template, a template of builtin variables, one that is
+/// switched off.
 fn patch(i: usize) -> Value {
     let workers = json!({"machineDeploymentClass": {"names": ["*"]}});
     let machines = |path: &str, value: Value| {
@@ -91,7 +92,8 @@ fn patch(i: usize) -> Value {
         }
         1 => {
             let file = format!(
-                "path: /etc/patched/{i}\npermissions: \"0600\"\ncontent: |\n  name={{{{ .builtin.cluster.name }}}}\n  value={{{{ .{variable} | quote }}}}\n"
+                "path: /etc/patched/{i}\npermissions: \"0600\"\n\
+                 content: |\n  name={{{{ .builtin.cluster.name }}}}\n  value={{{{ .{variable} | quote }}}}\n"
             );
             json!({"name": name, "definitions": bootstrap("/spec/template/spec/files/-", json!({"template": file}))})
         }

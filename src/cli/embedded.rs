@@ -26,8 +26,7 @@ use apiserver::{ApiOptions, Embedded, kubeconfig};
 use engine::file_review::LoadedObject;
 use engine::topology::class_status;
 use model::crd;
-use model::hub::contract::assumed_contract;
-use model::hub::contract::{definition_name, names_contracts, plural};
+use model::hub::contract::{assumed_contract, cloned_kind, definition_name, is_template_kind, names_contracts, plural};
 use model::hub::{GROUP, Kind, ResourceDefinition, group_of, version_of};
 use model::wire::manifest::Manifest;
 use tls::authority::IssuedCertificate;
@@ -272,7 +271,7 @@ fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
     for manifest in manifests {
         let (group, version) = (group_of(&manifest.api_version), version_of(&manifest.api_version));
         if group.ends_with(PROVIDERS) {
-            for kind in [Some(&*manifest.kind), manifest.kind.strip_suffix("Template")].into_iter().flatten() {
+            for kind in [Some(&*manifest.kind), cloned_kind(&manifest.kind)].into_iter().flatten() {
                 kinds.entry((group, kind)).or_default().insert(version);
             }
         }
@@ -291,7 +290,7 @@ fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Val
     schema["description"] =
         json!(format!("What a {kind} looks like is not known: no file of --load had its definition."));
     schema["properties"] = json!({"spec": anything, "status": anything});
-    let is_template = kind.ends_with("Template");
+    let is_template = is_template_kind(kind);
     if !is_template {
         // Asked for by the topology, which leaves out what a kind does not have (DEC-22).
         schema["properties"]["spec"]["properties"] = json!({"replicas": {"type": "integer", "format": "int32"}});
@@ -365,7 +364,8 @@ mod tests {
     fn kinds_of_providers_without_a_definition_get_one_that_takes_anything() {
         // DEC-17
         let all = manifests(
-            "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, metadata: {name: a}}\n---\n\
+            "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, metadata: {name: a}}\n\
+             ---\n\
              {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {name: b}}\n---\n\
              {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: AWSCluster, metadata: {name: c}}\n---\n\
              {apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfig, metadata: {name: d}}\n---\n\
@@ -376,14 +376,14 @@ mod tests {
         );
         let made = definitions(&all.iter().collect::<Vec<_>>());
         let made: Vec<_> = made.iter().filter(|one| !crd::definitions().contains(one)).collect();
-        let said =
+        let names_and_labels =
             made.iter().map(|one| (one["metadata"]["name"].as_str().unwrap(), one["metadata"]["labels"].clone()));
         let want = [
             ("awsclusters.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta1": "v1beta1_v1beta2"})),
             ("devmachines.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
             ("devmachinetemplates.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
         ];
-        assert_eq!(said.collect::<Vec<_>>(), want);
+        assert_eq!(names_and_labels.collect::<Vec<_>>(), want);
         let stored = made[0]["spec"]["versions"].as_array().unwrap().iter().map(|version| &version["storage"]);
         assert_eq!(stored.collect::<Vec<_>>(), [&json!(false), &json!(true)]);
     }

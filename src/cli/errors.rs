@@ -33,8 +33,8 @@ impl ErrorRow {
     pub(super) fn other_version(version: WireVersion, misplaced: &[String]) -> Self {
         let other = version.other();
         let detail = format!(
-            "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or rename \
-             the fields: {}",
+            "these fields belong to {other}, and the file says {version}: change apiVersion to {GROUP}/{other}, or \
+             rename the fields: {}",
             enumerated(misplaced)
         );
         let error = FieldError {
@@ -47,8 +47,8 @@ impl ErrorRow {
         ErrorRow::from_error(&error)
     }
 
-    /// Whether the error goes away when fields get the names of the object's version: it is about one of these fields, or
-    /// about a field that is missing beside one.
+    /// Whether the error goes away when fields get the names of the object's version: it is about one of these fields,
+    /// or about a field that is missing beside one.
     pub(super) fn follows_from(&self, misplaced: &[String]) -> bool {
         let parent = |path: &str| path.rsplit_once('.').map_or("", |(parent, _)| parent).to_owned();
         misplaced.iter().any(|field| {

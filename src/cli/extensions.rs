@@ -41,7 +41,7 @@ use engine::extensions::{
 };
 use engine::topology::plan::ExtensionServer;
 use golang::json::StringMap;
-use model::hub::{Hook, Object, ObjectKey, annotation};
+use model::hub::{Hook, Object, ObjectKey, annotation, paths};
 use model::world::{Found, HookAnswer, HookCall, ObjectSet, PatchAnswer, PatchCall, PlanCall, PlannedVersions};
 use server::extension_client::{CallError, Client, ClientError};
 use server::kubernetes::address::Resource;
@@ -287,9 +287,8 @@ impl CommandExtensions {
         if config.annotation(annotation::PAUSED).is_some() {
             return Err(NotUsable::Paused);
         }
-        let conditions = config.list("status.conditions").ok().flatten();
-        let discovered = conditions.into_iter().flatten().find(|condition| condition["type"] == "Discovered");
-        let generation = config.at("metadata.generation");
+        let discovered = config.conditions().iter().find(|condition| condition["type"] == "Discovered");
+        let generation = config.at(paths::metadata::GENERATION);
         let is_current = |found: &&Value| found["status"] == "True" && Some(&found["observedGeneration"]) == generation;
         discovered.filter(is_current).ok_or(NotUsable::NotDiscovered)?;
         let ca = Some(&*read.ca).filter(|ca| !ca.is_empty()).ok_or(NotUsable::NoCaBundle)?;
@@ -436,8 +435,8 @@ impl CommandExtensions {
         match self.selects(found.0, &object.namespace) {
             Ok(true) => Ok(found),
             Ok(false) => Err(NoAnswer::Unreadable(format!(
-                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
-                 select the namespace"
+                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does \
+                 not select the namespace"
             ))),
             Err(Some(problem)) => Err(NoAnswer::Unreadable(problem)),
             Err(None) => Err(NoAnswer::UnknownNamespace),
@@ -595,7 +594,7 @@ fn namespaces(
     let stored = stored.into_iter().filter_map(|namespace| Object::try_from(namespace).ok()).map(Arc::new);
     let of_files = objects.iter().filter(|object| (object.group(), object.kind()) == ("", KIND)).cloned();
     let labels = |namespace: Arc<Object>| {
-        (namespace.name().to_owned(), namespace.texts("metadata.labels").unwrap_or_default().into())
+        (namespace.name().to_owned(), namespace.texts(paths::metadata::LABELS).unwrap_or_default().into())
     };
     Ok(stored.chain(of_files).map(labels).collect())
 }
@@ -609,7 +608,7 @@ fn passed(config: &str) -> String {
 
 /// Whether an extension has handlers of lifecycle hooks.
 fn hooks(config: &Object) -> bool {
-    let handlers = config.list("status.handlers").ok().flatten().into_iter().flatten();
+    let handlers = config.list(paths::extension_config::HANDLERS).ok().flatten().into_iter().flatten();
     let hook = |handler: &Value| handler.pointer("/requestHook/hook").and_then(Value::as_str).map(str::to_owned);
     handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
@@ -638,7 +637,7 @@ pub(super) fn settings(objects: &ObjectSet, name: &str) -> BTreeMap<String, Stri
     let found = ["", "default"]
         .iter()
         .find_map(|namespace| objects.in_any_version(group, kind, &ObjectKey::new(*namespace, name)));
-    found.and_then(|config| config.texts("spec.settings").ok()).unwrap_or_default()
+    found.and_then(|config| config.texts(paths::extension_config::SETTINGS).ok()).unwrap_or_default()
 }
 
 /// The key of a request: equal requests to the same handler have the same key.

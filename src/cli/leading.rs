@@ -276,7 +276,8 @@ async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()>
                 let since = *forbidden.get_or_insert_with(Instant::now);
                 if !has_waited || since.elapsed() >= STARTING {
                     bail!(
-                        "cannot tell whether Cluster API's own controllers are at work (--take-over does not ask): {reason}"
+                        "cannot tell whether Cluster API's own controllers are at work (--take-over does not ask): \
+                         {reason}"
                     );
                 }
             }

@@ -31,7 +31,7 @@ use engine::file_review::settled;
 use engine::sample_clusters::with_samples;
 use engine::topology::{Computation, Options, class_status};
 use golang::yaml::YamlDocument;
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, object_kind};
 use model::hub::names::DeterministicNames;
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest;
@@ -229,7 +229,7 @@ impl ClusterReading {
     /// Notes the kinds of objects in files, whose definitions give them defaults.
     fn note_kinds(&mut self, files: &Facts) {
         for object in files.objects().into_iter().flat_map(ObjectSet::iter) {
-            let kinds = [object.kind(), object.kind().trim_end_matches("Template")];
+            let kinds = [object.kind(), object_kind(object.kind())];
             self.definitions.extend(kinds.map(|kind| definition_name(object.group(), kind)));
         }
     }
@@ -246,10 +246,10 @@ impl ClusterReading {
             if cluster.topology().is_none() {
                 continue;
             }
-            // What is wrong is said by the plan, which computes the same again.
+            // The plan computes the same again and reports errors.
             let compute =
                 |world: &World| drop(Computation::from_world(&cluster, world, &mut DeterministicNames, &options));
-            let read = asked(World::new(facts.clone()), compute, files, &gatherer).await;
+            let read = gathered(World::new(facts.clone()), compute, files, &gatherer).await;
             read.and_then(|read| self.keep(&read)).with_context(|| format!("cannot read what Cluster {key} needs"))?;
         }
         Ok(())
@@ -328,7 +328,7 @@ impl ClusterReading {
 }
 
 /// Reads from the API server until `compute` needs no more facts; objects of files are not requested.
-async fn asked(
+async fn gathered(
     world: World,
     compute: impl Fn(&World),
     files: &Facts,
@@ -397,7 +397,7 @@ mod tests {
 
     use super::*;
     use model::world::NodesOf;
-    use server::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+    use server::kubernetes::scripted::{Script, ScriptedAnswer};
 
     fn gatherer(script: &Script) -> Gatherer {
         Gatherer::with_api_server(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
@@ -416,8 +416,8 @@ mod tests {
         let topology = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
         let script = Script::default();
         let path = |kind: &str| format!("/apis/g.io/v1/namespaces/ns/{kind}/t");
-        script.get(&path("atemplates"), &[], Said::error(403, "Forbidden"));
-        script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
+        script.get(&path("atemplates"), &[], ScriptedAnswer::error(403, "Forbidden"));
+        script.get(&path("itemplates"), &[], ScriptedAnswer::error(404, "NotFound"));
         let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
         let mut reading = ClusterReading::empty(script.client(), stored);
         let facts = reading.facts();
@@ -467,7 +467,7 @@ mod tests {
             });
         };
         let world = World::new(Arc::default());
-        let failed = asked(world, endless, &Facts::default(), &gatherer(&script)).await.unwrap_err();
+        let failed = gathered(world, endless, &Facts::default(), &gatherer(&script)).await.unwrap_err();
         let words = "facts are still missing after 16 rounds: Nodes {\"n15\"} of Cluster ns/one";
         assert_eq!(failed.to_string(), words);
     }
@@ -476,7 +476,7 @@ mod tests {
     async fn files_answer_before_the_api_server_does() {
         let script = Script::default();
         let path = "/apis/g.io/v1/namespaces/ns/atemplates/there";
-        script.get(path, &[], Said::ok(json!({"metadata": {"name": "there", "namespace": "ns"}})));
+        script.get(path, &[], ScriptedAnswer::ok(json!({"metadata": {"name": "there", "namespace": "ns"}})));
         let template = |name: &str| {
             let metadata = json!({"namespace": "ns", "name": name});
             Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
@@ -487,7 +487,7 @@ mod tests {
             ["here", "there"].iter().for_each(|name| drop(world.object(&template(name).reference())));
         };
         let read =
-            asked(World::new(Arc::default()), compute, &Facts::default().with_objects(files), &gatherer(&script))
+            gathered(World::new(Arc::default()), compute, &Facts::default().with_objects(files), &gatherer(&script))
                 .await
                 .unwrap();
         let names: Vec<_> = read.iter().map(|(need, _)| need.to_string()).collect();

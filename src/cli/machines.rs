@@ -61,16 +61,16 @@ impl ServeArgs {
 
 /// Prints the number of machines in each phase, at most every [`REPORT_INTERVAL`], after changes.
 pub(super) async fn report_progress(metrics: Arc<Metrics>) {
-    let (mut told, mut ticks) = (String::new(), tokio::time::interval(REPORT_INTERVAL));
+    let (mut printed, mut ticks) = (String::new(), tokio::time::interval(REPORT_INTERVAL));
     loop {
         ticks.tick().await;
         let text = machines_text(&metrics);
-        if text != told && (!text.is_empty() || !told.is_empty()) {
+        if text != printed && (!text.is_empty() || !printed.is_empty()) {
             // Standard output may be closed.
             let mut line = Text::default();
             line.line(format_args!("Machines: {}", if text.is_empty() { "none" } else { &text }));
             let _ = output::text(&line);
-            told = text;
+            printed = text;
         }
     }
 }

@@ -125,7 +125,8 @@ mod tests {
     fn document(one: &str) -> String {
         let (shown, code) = (text(one), code(one));
         format!(
-            "**{shown}**\n\n> denied: {shown}\n\n- **error** {shown}\n- {code}\n\n| a | b |\n|---|---|\n| {shown} | {code} |\n| x | y |\n\n\
+            "**{shown}**\n\n> denied: {shown}\n\n- **error** {shown}\n- {code}\n\n| a | b |\n|---|---|\n\
+             | {shown} | {code} |\n| x | y |\n\n\
              <details><summary>{shown}</summary>\n\n{}\n</details>\n",
             fenced("diff", &[format!("- {one}"), format!("+ {one}")]),
         )

@@ -300,7 +300,8 @@ fn unresolved(object: &Value) -> Vec<String> {
     texts(object, "", &mut visit);
     let say = |(name, path)| {
         format!(
-            "{path} holds the variable ${{{name}}}, which is not substituted: use --env {name} to take it from the environment"
+            "{path} holds the variable ${{{name}}}, which is not substituted: use --env {name} to take it from the \
+             environment"
         )
     };
     places.into_iter().map(say).collect()

@@ -45,7 +45,7 @@ use engine::topology::plan::TopologySimulator;
 use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 use model::world::{Found, Record};
 use schema::budget::Stop;
 use simulation::equivalent_clusters::{equivalent, renamed};
@@ -170,7 +170,7 @@ impl SimulationSides {
             }
             let subjects = side.subjects();
             let mut clusters = subjects.iter().filter_map(ReviewSubject::cluster);
-            has_clusters |= clusters.any(|cluster| cluster.at("spec.topology").is_some());
+            has_clusters |= clusters.any(|cluster| cluster.has_topology());
         }
         match has_clusters {
             true => Ok(None),
@@ -335,7 +335,7 @@ impl SimulationInputs {
         let classes = subjects.iter().filter_map(ReviewSubject::class);
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
         let clusters = subjects.iter().filter_map(ReviewSubject::cluster);
-        let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
+        let clusters = clusters.filter(Object::has_topology);
         let mut clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
         let mut running = BTreeMap::new();
         for (key, cluster) in clusters.iter_mut().filter(|(_, cluster)| !cluster.uid().is_empty()) {
@@ -354,7 +354,12 @@ impl SimulationInputs {
 fn as_new(cluster: &mut Object) {
     let of_metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "finalizers", "managedFields"];
     let of_metadata = of_metadata.map(|name| format!("metadata.{name}"));
-    let of_controllers = ["status", "spec.infrastructureRef", "spec.controlPlaneRef", "spec.controlPlaneEndpoint"];
+    let of_controllers = [
+        "status",
+        paths::INFRASTRUCTURE_REF,
+        paths::cluster::CONTROL_PLANE_REF,
+        paths::cluster::CONTROL_PLANE_ENDPOINT,
+    ];
     for path in of_metadata.iter().map(String::as_str).chain(of_controllers) {
         cluster.remove(path);
     }
@@ -494,7 +499,12 @@ impl ClusterSimulations<'_> {
     }
 
     /// Runs up to the start of the output. Before a change, the rollout has an end there.
-    fn begin(&self, key: &ObjectKey, simulation: &mut Simulation, tell: impl FnMut(Moment)) -> Result<Option<End>> {
+    fn begin(
+        &self,
+        key: &ObjectKey,
+        simulation: &mut Simulation,
+        on_progress: impl FnMut(Moment),
+    ) -> Result<Option<End>> {
         let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
         let end = if let Some(objects) = self.before.running.get(key) {
             adopt(simulation, cluster, objects)?;
@@ -506,7 +516,7 @@ impl ClusterSimulations<'_> {
             if self.change.is_none() {
                 return Ok(None);
             }
-            Some(simulation.run(self.limit, tell))
+            Some(simulation.run(self.limit, on_progress))
         };
         simulation.restart();
         Ok(end)
@@ -514,18 +524,18 @@ impl ClusterSimulations<'_> {
 
     /// Simulates one Cluster.
     fn one(&self, key: &ObjectKey, progress: &ProgressBar) -> Result<ClusterOutcome> {
-        let tell = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
+        let on_progress = |now: Moment| progress.set_message(|| span(now.seconds - self.start.seconds));
         let simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         let mut simulation = simulation.until(self.stop.clone());
         for class in &self.before.classes {
             simulation.put(class)?;
         }
-        let end = self.begin(key, &mut simulation, tell)?;
+        let end = self.begin(key, &mut simulation, on_progress)?;
         let stuck_before = end.and_then(|end| reason(end, key));
         if let Some(change) = &self.change {
             change.make(key, &mut simulation)?;
         }
-        let end = simulation.run(self.limit, tell);
+        let end = simulation.run(self.limit, on_progress);
         // More time does not help a topology that cannot be computed.
         let ran_out = simulation.ran_out && simulation.is_computed(key);
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });

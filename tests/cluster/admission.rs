@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{overlay, overlay_with, permissions, stream, webhooks_at};
 use crate::harness::server::{Topologist, command, make_certificates};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 use crate::upgrades::{self, Running, with_control_plane};
 
 struct Installation {
@@ -58,11 +58,8 @@ async fn install() -> Installation {
 async fn wait_until_guarded() {
     let api = Objects::new("default");
     let nothing = json!({"metadata": {"name": "probe"}, "spec": {"paused": true}});
-    let deadline = std::time::Instant::now() + SOON;
-    while api.clusters.create(&dry(), &object("Cluster", &nothing)).await.is_ok() {
-        assert!(std::time::Instant::now() < deadline, "the webhook is never asked");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let is_denied = async || api.clusters.create(&dry(), &object("Cluster", &nothing)).await.is_err();
+    wait::until_async("the webhook is called", SOON, is_denied, wait::nothing).await;
 }
 
 pub(crate) fn dry() -> PostParams {
@@ -144,7 +141,8 @@ pub(crate) fn class(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
         "infrastructure": template("infrastructure", "DevClusterTemplate"),
         "controlPlane": control_plane,
-        "workers": {"machineDeployments": [{"class": "small", "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
+        "workers": {"machineDeployments": [{"class": "small",
+            "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
             "infrastructure": template("infrastructure", "DevMachineTemplate")}]},
     }})
 }
@@ -266,12 +264,9 @@ async fn a_class_in_use_cannot_be_deleted_or_broken() {
     objects.create("Cluster", &cluster("five", "base")).await.unwrap();
 
     // The watch needs a moment to show the Cluster.
-    let deadline = std::time::Instant::now() + SOON;
     let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
-    while objects.classes.delete("base", &dry_run).await.is_ok() {
-        assert!(std::time::Instant::now() < deadline, "the Cluster is never seen");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let is_denied = async || objects.classes.delete("base", &dry_run).await.is_err();
+    wait::until_async("the webhook has seen the Cluster", SOON, is_denied, wait::nothing).await;
     let status = denial(objects.classes.delete("base", &DeleteParams::default()).await);
     assert_eq!((status.code, &*status.reason), (403, "Forbidden"));
     let message = format!("is used by {}/five", objects.namespace);
@@ -282,11 +277,9 @@ async fn a_class_in_use_cannot_be_deleted_or_broken() {
     assert_eq!(causes(&status), pairs(&[("FieldValueForbidden", "spec.workers.machineDeployments")]));
 
     objects.clusters.delete("five", &DeleteParams::default()).await.unwrap();
-    let deadline = std::time::Instant::now() + SOON;
-    while let Err(error) = objects.classes.delete("base", &DeleteParams::default()).await {
-        assert!(std::time::Instant::now() < deadline, "the class is still refused: {error}");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let delete = async || objects.classes.delete("base", &DeleteParams::default()).await;
+    let error = async || format!("{:?}", delete().await);
+    wait::until_async("the class can be deleted", SOON, async || delete().await.is_ok(), error).await;
 }
 
 #[tokio::test]
@@ -301,9 +294,9 @@ async fn a_class_that_is_created_just_after_its_cluster_is_found() {
         };
         let mut wrong = cluster("six", "late");
         wrong["spec"]["topology"]["workers"]["machineDeployments"][0]["class"] = json!("huge");
-        let asked = std::time::Instant::now();
+        let begun_at = std::time::Instant::now();
         let (first, stored) = tokio::join!(objects.create("Cluster", &wrong), second);
-        if stored.unwrap() - asked > std::time::Duration::from_secs(1) {
+        if stored.unwrap() - begun_at > std::time::Duration::from_secs(1) {
             continue;
         }
         let want = [("FieldValueInvalid", "spec.topology.workers.machineDeployments[0].class")];
@@ -353,11 +346,7 @@ async fn every_event_renews_the_age_of_its_cache() {
     };
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     objects.create("ClusterClass", &class("base")).await.unwrap();
-    let deadline = std::time::Instant::now() + SOON;
-    while age("ClusterClass") >= 0.3 {
-        assert!(std::time::Instant::now() < deadline, "the event is never noticed");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    wait::until_async("the event renews the age", SOON, async || age("ClusterClass") < 0.3, wait::nothing).await;
     assert!(age("Cluster") < 120.0);
 }
 

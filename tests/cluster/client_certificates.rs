@@ -9,7 +9,7 @@ use crate::harness::balancer::Balancer;
 use crate::harness::kubernetes::{ClientCertificate, Kubernetes};
 use crate::harness::kustomize::{definitions_at, overlay, permissions, render_by_address, stream};
 use crate::harness::server::{Topologist, make_certificates};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 
 /// A client certificate for `name` with its key, and its authority, all in PEM form.
 fn issue(name: &str) -> (String, String, String) {
@@ -52,16 +52,12 @@ async fn answer(kubernetes: &Kubernetes, version: &str, spec: &Value, words: &st
         "metadata": {"name": "probe"}, "spec": spec});
     let cluster = serde_json::from_value(cluster).unwrap();
     let (clusters, dry) = (clusters(kubernetes, version), PostParams { dry_run: true, ..PostParams::default() });
-    let deadline = std::time::Instant::now() + SOON;
-    loop {
+    let text = async || {
         let outcome = clusters.create(&dry, &cluster).await;
-        let text = outcome.map_or_else(|error| error.to_string(), |_| "created".to_owned());
-        if text.contains(words) {
-            return text;
-        }
-        assert!(std::time::Instant::now() < deadline, "{words:?} is not in {text:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+        outcome.map_or_else(|error| error.to_string(), |_| "created".to_owned())
+    };
+    let fact = format!("{words:?} is in the answer");
+    wait::until_some_async(&fact, SOON, async || Some(text().await).filter(|text| text.contains(words)), text).await
 }
 
 #[tokio::test]
@@ -101,9 +97,5 @@ async fn the_api_server_shows_its_certificate_and_conversions_need_none() {
     let text = answer(&kubernetes, "v1beta2", &paused, "tls: ").await;
     assert!(text.contains("failed calling webhook"), "{text}");
     // The alert is sent before the failure is counted.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    while strict.metric(refused).is_none() {
-        assert!(std::time::Instant::now() < deadline, "no failure is counted");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    wait::until_async("a failure is counted", SOON, async || strict.metric(refused).is_some(), wait::nothing).await;
 }

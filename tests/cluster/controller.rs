@@ -135,7 +135,8 @@ fn class(name: &str) -> Value {
             "infrastructure": reference("v1beta2", "DevClusterTemplate", "infra"),
             "controlPlane": control_plane,
             "variables": [
-                {"name": "zone", "required": true, "schema": {"openAPIV3Schema": {"type": "object", "enum": [{}, {"a": null}],
+                {"name": "zone", "required": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "enum": [{}, {"a": null}],
                     "default": {"a": null}, "x-kubernetes-preserve-unknown-fields": true}}},
                 {"name": "count", "required": false, "schema": {"openAPIV3Schema": {"type": "integer", "default": 3}}},
             ],
@@ -496,9 +497,9 @@ async fn a_reference_cannot_lead_into_another_namespace() {
     for (name, attack, words) in attacks {
         ground.create(&namespace, older_class(name, attack)).await;
         let stored = with_condition(&ground, &topologist, (&namespace, name), "RefVersionsUpToDate", "Unknown").await;
-        let told = condition(&stored, "RefVersionsUpToDate");
-        assert_eq!(told["reason"], "MalformedReferences", "{name}");
-        assert!(told["message"].as_str().unwrap().contains(words), "{name}: {told}");
+        let reported = condition(&stored, "RefVersionsUpToDate");
+        assert_eq!(reported["reason"], "MalformedReferences", "{name}");
+        assert!(reported["message"].as_str().unwrap().contains(words), "{name}: {reported}");
     }
     // The class owns the template that it may refer to, and nobody owns the one of the other namespace.
     until("the other template is owned", &topologist, async || {

@@ -53,11 +53,15 @@ impl Installation {
         let definition = |kind: &str, labels: Value| {
             let plural = format!("{}s", kind.to_lowercase());
             let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-            let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
+            let version = |name: &str, storage: bool| {
+                json!({"name": name, "served": true, "storage": storage,
+                    "schema": {"openAPIV3Schema": schema}})
+            };
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
                 "metadata": {"name": format!("{plural}.infrastructure.cluster.x-k8s.io"), "labels": labels},
                 "spec": {"group": "infrastructure.cluster.x-k8s.io", "scope": "Namespaced",
-                    "names": {"kind": kind, "plural": plural}, "versions": [version("v1beta1", false), version("v1beta2", true)]}})
+                    "names": {"kind": kind, "plural": plural},
+                    "versions": [version("v1beta1", false), version("v1beta2", true)]}})
         };
         let labels = json!({"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"});
         let all = [definition("DevCluster", labels), definition("OtherCluster", json!({}))];
@@ -170,10 +174,12 @@ fn class(name: &str, namespace: Option<&str>) -> Value {
                 "remediation": {"maxInFlight": "20%"}},
             "machineHealthCheck": {"maxUnhealthy": "40%", "nodeStartupTimeout": "10m0s",
                 "unhealthyConditions": [{"type": "Ready", "status": "False", "timeout": "5m0s"}]},
-            "template": {"metadata": {"labels": {"a": "b"}}, "bootstrap": reference("bootstrap", "KubeadmConfigTemplate"),
+            "template": {"metadata": {"labels": {"a": "b"}},
+                "bootstrap": reference("bootstrap", "KubeadmConfigTemplate"),
                 "infrastructure": reference("infrastructure", "DevMachineTemplate")}}]},
         "variables": [{"name": "replicas", "required": true, "metadata": {"labels": {"a": "b"}},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "number", "default": 0.1}}}}}],
+            "schema": {"openAPIV3Schema": {"type": "object",
+                "properties": {"a": {"type": "number", "default": 0.1}}}}}],
         "patches": [{"name": "p", "enabledIf": "{{ true }}", "definitions": [{"selector": selector,
             "jsonPatches": [{"op": "add", "path": "/spec/template/spec/x", "value": {"a": [1, 2.5]}}]}]}],
     }})
@@ -186,7 +192,8 @@ fn class_elsewhere(name: &str) -> Value {
 /// A Cluster in v1beta1.
 fn cluster(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {
-        "infrastructureRef": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevCluster", "name": "i"},
+        "infrastructureRef": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevCluster",
+            "name": "i"},
         "clusterNetwork": {"pods": {"cidrBlocks": ["10.0.0.0/8"]}},
         "topology": {"class": "base", "version": "v1.33.0",
             "controlPlane": {"replicas": 3, "nodeDrainTimeout": "2m0s"},
@@ -516,7 +523,8 @@ async fn kinds_of_the_embedded_provider_are_read_and_written_in_both_contracts()
     let wanted = json!({"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedMachineTemplate", "name": "m"});
     assert_eq!(machines["infrastructureRef"], wanted);
 
-    let status = json!({"status": {"initialization": {"controlPlaneInitialized": true}, "replicas": 3, "readyReplicas": 2,
+    let status = json!({"status": {"initialization": {"controlPlaneInitialized": true}, "replicas": 3,
+        "readyReplicas": 2,
         "availableReplicas": 2, "upToDateReplicas": 3, "version": "v1.33.0"}});
     new.patch_status("one", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     let seen = old.get("one").await.unwrap();

@@ -1,13 +1,12 @@
 //! kube-apiserver asks about ExtensionConfigs.
 
-use std::time::{Duration, Instant};
-
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
 use crate::admission::{dry, webhooks_for_extension_configs};
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::stream;
+use crate::harness::wait::{self, SOON};
 
 const STORY: &str = "extension-configs";
 
@@ -26,14 +25,11 @@ async fn an_extension_config_is_completed_or_denied() {
     let api: Api<DynamicObject> = Api::all_with(kubernetes.client(), &ApiResource::from_gvk(&kind));
     // The definition allows this name.
     let dotted = config("story.with.dots", &json!({"url": "https://localhost"}));
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let denied = loop {
-        match api.create(&dry(), &dotted).await {
-            Err(kube::Error::Api(status)) => break status,
-            other => assert!(Instant::now() < deadline, "the webhook is never asked: {other:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let denial = async || match api.create(&dry(), &dotted).await {
+        Err(kube::Error::Api(status)) => Some(status),
+        _ => None,
     };
+    let denied = wait::until_some_async("the webhook is called", SOON, denial, wait::nothing).await;
     let words =
         "denied the request: ExtensionConfig.runtime.cluster.x-k8s.io \"story.with.dots\" is invalid: metadata.name: ";
     assert!(denied.code == 422 && denied.message.contains(words), "{denied:?}");

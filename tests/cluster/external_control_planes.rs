@@ -30,7 +30,8 @@ fn definitions() -> Vec<Value> {
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{plural}.{GROUP}"), "labels": {"cluster.x-k8s.io/v1beta2": "v1"}},
             "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}})
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema,
+                    "subresources": {"status": {}}}]}})
     };
     ["StoryControlPlane", "StoryControlPlaneTemplate"].map(of).to_vec()
 }
@@ -208,8 +209,10 @@ async fn workers_of_a_control_plane_of_its_own_kind_have_their_nodes_on_its_kube
     for machine in &machines {
         let node = json!({"metadata": {"name": name(machine)}, "spec": {"providerID": machine["spec"]["providerID"]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {
-                "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "",
-                "kubeletVersion": "v1.32.9", "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": ""}}});
+                "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "",
+                "kubeletVersion": "v1.32.9", "machineID": "", "operatingSystem": "linux", "osImage": "",
+                "systemUUID": ""}}});
         others.create(&params, &made(node)).await.unwrap();
     }
     scene.write_secret(&kubeconfig(&two)).await;

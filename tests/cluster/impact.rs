@@ -218,7 +218,10 @@ fn templates() -> Vec<Value> {
 }
 
 fn class() -> Value {
-    let reference = |group: &str, kind: &str, name: &str| json!({"templateRef": {"apiVersion": api_version(group), "kind": kind, "name": name}});
+    let reference = |group: &str, kind: &str, name: &str| {
+        json!({"templateRef": {"apiVersion": api_version(group),
+            "kind": kind, "name": name}})
+    };
     let mut control_plane = reference("controlplane", "KubeadmControlPlaneTemplate", "base");
     control_plane["machineInfrastructure"] = reference("infrastructure", "DevMachineTemplate", "control-plane");
     json!({
@@ -320,11 +323,8 @@ fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
     fleet.apply_all(&[blue]);
     let first = || warnings(&fleet.dry_run(&with_files("/a")))[0].clone();
     let until = |want: &str| {
-        let (deadline, want) = (Instant::now() + SOON, fleet.named(want));
-        while first() != want {
-            assert!(Instant::now() < deadline, "it never says {want:?}: {:?}", first());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let want = fleet.named(want);
+        wait::until(&format!("the first warning is {want:?}"), SOON, || first() == want, first);
     };
     until("replaces at least 5 machines in 1 of 1 Cluster (class NS/base)");
     let labels = json!({
@@ -334,7 +334,8 @@ fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
     });
     let machines = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
         "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"},
-        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker"},
+        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate",
+            "name": "worker"},
     }});
     fleet.apply_all(&[json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
@@ -439,8 +440,8 @@ fn a_ceiling_of_a_class_holds_its_edits_until_they_are_approved() {
     let denied = fleet.denial(&limited(with_files("/b")));
     let want = fleet.named(
         "this edit replaces or removes 5 machines in 1 of 1 Cluster, more than the 4 in annotation \
-         topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on ClusterClass NS/base \
-         in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
+         topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on \
+         ClusterClass NS/base in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
     );
     assert!(denied.contains(&want), "{denied}");
     assert!(fleet.denial(&with_files("/b")).contains("to approve it"), "the edit takes the ceiling away");
@@ -495,12 +496,10 @@ fn with_server_side_apply_an_approval_belongs_to_the_manager_that_gave_it() {
     let approval =
         || fleet.kubectl.field("clusterclass/base", ".metadata.annotations.topologist\\.dev/approved-impact");
     // The second process is asked as well from some moment on.
-    let deadline = Instant::now() + SOON;
-    let mut denied = apply("platform", &with_files("/a"), &["--force-conflicts", "--dry-run=server"]);
-    while denied.code == 0 {
-        assert!(Instant::now() < deadline, "the process with the ceiling is never asked: {denied:#?}");
-        denied = apply("platform", &with_files("/a"), &["--force-conflicts", "--dry-run=server"]);
-    }
+    let dry_run = || apply("platform", &with_files("/a"), &["--force-conflicts", "--dry-run=server"]);
+    let denial = || Some(dry_run()).filter(|output| output.code != 0);
+    let fact = "the process with the ceiling is called";
+    let denied = wait::until_some(fact, SOON, denial, || format!("{:#?}", dry_run()));
     assert!(denied.err.contains("more than the 4 of --max-replaced-machines"), "{denied:#?}");
 
     apply("platform", &approved(with_files("/a"), "5 CHG0001"), &["--force-conflicts"]).unwrap();

@@ -474,7 +474,7 @@ async fn each_request_is_reviewed_once_per_end_point() {
         .await;
     }
 
-    let said = |calls: &[(String, Value)]| -> Vec<(String, String)> {
+    let text = |calls: &[(String, Value)]| -> Vec<(String, String)> {
         let version = |request: &Value| request["kind"]["version"].as_str().unwrap().to_owned();
         calls.iter().map(|(path, request)| (path.clone(), version(request))).collect()
     };
@@ -485,13 +485,13 @@ async fn each_request_is_reviewed_once_per_end_point() {
         pair("mutate-cluster-x-k8s-io-v1beta1-clusterclass", "v1beta1"),
         pair("validate-cluster-x-k8s-io-v1beta2-clusterclass", "v1beta1"),
     ];
-    assert_eq!(said(&raw), want);
+    assert_eq!(text(&raw), want);
     for (path, request) in &raw {
         assert_eq!(request["object"]["spec"]["infrastructure"]["ref"]["namespace"], "elsewhere", "{path}");
     }
 
     let new = create(Kind::ClusterClass, "v1beta2", &class("v1beta2", "new")).await;
-    assert_eq!(said(&new), [pair("validate-cluster-x-k8s-io-v1beta2-clusterclass", "v1beta2")]);
+    assert_eq!(text(&new), [pair("validate-cluster-x-k8s-io-v1beta2-clusterclass", "v1beta2")]);
 
     for version in ["v1beta1", "v1beta2"] {
         let calls = create(Kind::Cluster, version, &cluster(version, "one")).await;
@@ -499,7 +499,7 @@ async fn each_request_is_reviewed_once_per_end_point() {
             pair("mutate-cluster-x-k8s-io-v1beta2-cluster", "v1beta2"),
             pair("validate-cluster-x-k8s-io-v1beta2-cluster", "v1beta2"),
         ];
-        assert_eq!(said(&calls), want, "{version}");
+        assert_eq!(text(&calls), want, "{version}");
     }
 }
 

@@ -1,7 +1,5 @@
 //! Machines are defaulted and judged on their way into a real API server, where topologist drives them (MA-28).
 
-use std::time::Instant;
-
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use topologist::crd;
@@ -9,7 +7,7 @@ use topologist::crd;
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{overlay_with, permissions, stream, webhooks_at};
 use crate::harness::server::{Topologist, make_certificates};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 
 fn api(kubernetes: &Kubernetes, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind));
@@ -63,14 +61,9 @@ async fn machines_get_their_defaults_and_those_that_cannot_work_are_refused() {
         "infrastructureRef": reference});
     let group = json!({"clusterName": "one", "template": {"spec": machine}});
     // A selector is required, and there is none yet: a write that gets through was given one.
-    let deadline = Instant::now() + SOON;
-    let made = loop {
-        match create(&kubernetes, "MachineDeployment", "workers", &group).await {
-            Ok(made) => break made,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    };
+    let first = async || create(&kubernetes, "MachineDeployment", "workers", &group).await;
+    let error = async || format!("{:?}", first().await);
+    let made = wait::until_some_async("the webhook sets defaults", SOON, async || first().await.ok(), error).await;
     let selected = json!({"cluster.x-k8s.io/cluster-name": "one", "cluster.x-k8s.io/deployment-name": "workers"});
     let spec = &made["spec"];
     assert_eq!(made["metadata"]["labels"], json!({"cluster.x-k8s.io/cluster-name": "one"}));
@@ -90,13 +83,12 @@ async fn machines_get_their_defaults_and_those_that_cannot_work_are_refused() {
     let mut wrong = machine.clone();
     (wrong["bootstrap"], wrong["version"]) = (json!({}), json!("v1.33"));
     // Either configuration takes effect at a time of its own.
-    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "wrong"}, "spec": wrong});
+    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "wrong"},
+        "spec": wrong});
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    while api(&kubernetes, "Machine").create(&dry, &object).await.is_ok() {
-        assert!(Instant::now() < deadline, "nothing is judged");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let is_denied = async || api(&kubernetes, "Machine").create(&dry, &object).await.is_err();
+    wait::until_async("the webhook validates Machines", SOON, is_denied, wait::nothing).await;
     assert_eq!(fields(create(&kubernetes, "Machine", "wrong", &wrong).await), ["spec.bootstrap", "spec.version"]);
     let mut wrong = group.clone();
     wrong["template"]["spec"]["clusterName"] = json!("two");

@@ -14,7 +14,7 @@ use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{definitions_and_permissions, overlay, stream};
 use crate::harness::network::{Cut, Network};
 use crate::harness::server::{Topologist, command, http_get, make_certificates};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_api_server_is_noticed_by_a_ping() {
@@ -74,11 +74,9 @@ async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease
     // The controller of ClusterClasses writes the status of a new one.
     let until_reconciled = async |name: &str| {
         classes.create(&PostParams::default(), &class(name)).await.unwrap();
-        let deadline = Instant::now() + 4 * SOON;
-        while classes.get(name).await.unwrap().data["status"]["conditions"].is_null() {
-            assert!(Instant::now() < deadline, "{}", topologist.log_text());
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let has_conditions = async || !classes.get(name).await.unwrap().data["status"]["conditions"].is_null();
+        let log = async || topologist.log_text();
+        wait::until_async(&format!("{name} is reconciled"), 4 * SOON, has_conditions, log).await;
     };
     until_reconciled("before").await;
     for (outage, is_lost) in [("network", 1), ("killed", 2)] {
@@ -147,6 +145,7 @@ fn class(name: &str) -> DynamicObject {
         "infrastructure": template("infrastructure", "DevClusterTemplate"),
         "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
     });
-    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name}, "spec": spec});
+    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name},
+        "spec": spec});
     serde_json::from_value(class).unwrap()
 }

@@ -19,7 +19,7 @@ use crate::harness::balancer::Balancer;
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{definitions_at, find, overlay, permissions, stream, webhooks_at};
 use crate::harness::server::{Topologist, make_certificates};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 use crate::load::{CLASS, Load, bad, clusters, dry, good};
 
 /// The manifests of the version before.
@@ -173,12 +173,12 @@ async fn the_deployment_is_rolled_first_and_the_service_changed_second_without_a
     pods.iter().for_each(|pod| services.add(pod));
     kubernetes.apply_yaml(CLASS).await;
     kubernetes.apply_yaml(&stream(&webhooks_at(new.clone(), &services.reviews.address, &authority))).await;
-    let (of_default, deadline) = (clusters(&kubernetes), std::time::Instant::now() + SOON);
-    while of_default.create(&dry(), &bad("probe")).await.is_ok()
-        || of_default.create(&PostParams { dry_run: true, ..PostParams::default() }, &good("probe")).await.is_err()
-    {
-        assert!(std::time::Instant::now() < deadline, "the webhooks are never called");
-    }
+    let of_default = clusters(&kubernetes);
+    let are_called = async || {
+        of_default.create(&dry(), &bad("probe")).await.is_err()
+            && of_default.create(&PostParams { dry_run: true, ..PostParams::default() }, &good("probe")).await.is_ok()
+    };
+    wait::until_async("the webhooks are called", SOON, are_called, wait::nothing).await;
 
     let (writes, reads) = (Load::start(|| clusters(&kubernetes)), Reads::start(&kubernetes));
     writes.more(50).await;

@@ -60,11 +60,10 @@ impl Site {
         let mut class = topologist::yaml::value(CLASS).unwrap();
         class["metadata"]["name"] = json!(name);
         let class: DynamicObject = serde_json::from_value(class).unwrap();
-        let (classes, deadline) = (self.classes(), Instant::now() + SOON);
-        while let Err(error) = classes.create(&PostParams::default(), &class).await {
-            assert!(Instant::now() < deadline, "{name}: {error}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let classes = self.classes();
+        let create = async || classes.create(&PostParams::default(), &class).await;
+        let error = async || format!("{:?}", create().await);
+        wait::until_async(&format!("{name} is created"), SOON, async || create().await.is_ok(), error).await;
     }
 
     async fn make_cluster(&self, name: &str, class: &str) {

@@ -132,23 +132,24 @@ async fn files_are_compared_with_the_running_cluster_and_nothing_is_written() {
     let text = fs::read_to_string(&bundle).unwrap();
     let before = versions(&kubernetes).await;
 
-    let (code, said) = plan(&kubernetes, &bundle);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.starts_with("1 Cluster, nothing changes\n"), "{said}");
-    assert!(said.contains("topologist: reading https://"), "{said}");
+    let (code, message) = plan(&kubernetes, &bundle);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.starts_with("1 Cluster, nothing changes\n"), "{message}");
+    assert!(message.contains("topologist: reading https://"), "{message}");
 
     let folder = tempfile::tempdir().unwrap();
     let edited = folder.path().join("edited.yaml");
     let template = text.split("---").find(|document| document.contains("name: paper-clerk-machine\nspec")).unwrap();
     fs::write(&edited, template.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"")).unwrap();
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 4, "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{message}");
     for wanted in [
         "rotate DevMachineTemplate memo-front-desk-",
-        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → \"16s\"   (DevMachineTemplate paper-clerk-machine)",
+        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → \"16s\"   (DevMachineTemplate \
+         paper-clerk-machine)",
         "1 of 1 Cluster changed: 4 machines replaced\n",
     ] {
-        assert!(said.contains(wanted), "{wanted}: {said}");
+        assert!(message.contains(wanted), "{wanted}: {message}");
     }
     // DEC-43: the record of field owners says that the field was asked for, or, where it is lost, the template does.
     fs::write(
@@ -158,27 +159,27 @@ async fn files_are_compared_with_the_running_cluster_and_nothing_is_written() {
     .unwrap();
     let removed =
         "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → nothing   (no longer set)";
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 4, "{said}");
-    assert!(said.contains(removed) && said.contains("4 machines replaced"), "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{message}");
+    assert!(message.contains(removed) && message.contains("4 machines replaced"), "{message}");
     let templates = api(&kubernetes, INFRASTRUCTURE, "DevMachineTemplate");
     assert_eq!(versions(&kubernetes).await, before, "something was written");
     for template in templates.list(&ListParams::default()).await.unwrap() {
         let lost = json!({"metadata": {"managedFields": [{}]}});
         templates.patch(&template.metadata.name.unwrap(), &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();
     }
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 4, "{said}");
-    assert!(said.contains(removed) && said.contains("4 machines replaced"), "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{message}");
+    assert!(message.contains(removed) && message.contains("4 machines replaced"), "{message}");
     assert_eq!(plan(&kubernetes, &bundle).0, 0, "the record alone is lost");
     let before = versions(&kubernetes).await;
 
     let upgraded = folder.path().join("upgraded.yaml");
     let cluster = text.split("---").find(|document| document.contains("kind: Cluster\n")).unwrap();
     fs::write(&upgraded, cluster.replace("version: v1.34.1", "version: v1.35.0")).unwrap();
-    let (code, said) = plan(&kubernetes, &upgraded);
-    assert_eq!(code, 4, "{said}");
-    assert!(said.contains("1 of 1 Cluster changed: 9 machines replaced"), "{said}");
+    let (code, message) = plan(&kubernetes, &upgraded);
+    assert_eq!(code, 4, "{message}");
+    assert!(message.contains("1 of 1 Cluster changed: 9 machines replaced"), "{message}");
     // A class that no Cluster uses: its templates are read from the cluster, those of the old class as well.
     let class = in_namespace.split("---").find(|document| document.contains("kind: ClusterClass\n")).unwrap();
     let spare = class.replace("name: paper\nspec", "name: spare\nspec");
@@ -186,20 +187,20 @@ async fn files_are_compared_with_the_running_cluster_and_nothing_is_written() {
     kubernetes.apply_yaml(&spare).await;
     let before = versions(&kubernetes).await;
     fs::write(&edited, &spare).unwrap();
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.starts_with("1 Cluster, nothing changes; 1 sample Cluster, nothing changes\n"), "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 0, "{message}");
+    assert!(message.starts_with("1 Cluster, nothing changes; 1 sample Cluster, nothing changes\n"), "{message}");
     let with_other_machines = spare.replacen("name: paper-brain\n", "name: paper-clerk-machine\n", 1);
     assert_ne!(spare, with_other_machines);
     fs::write(&edited, &with_other_machines).unwrap();
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 4, "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{message}");
     let startup = "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"25s\" → \"15s\"";
-    assert!(said.contains("rotate DevMachineTemplate sample-spare-") && said.contains(startup), "{said}");
-    assert!(said.contains("1 Cluster, nothing changes; 1 of 1 sample Cluster changed\n"), "{said}");
+    assert!(message.contains("rotate DevMachineTemplate sample-spare-") && message.contains(startup), "{message}");
+    assert!(message.contains("1 Cluster, nothing changes; 1 of 1 sample Cluster changed\n"), "{message}");
     fs::write(&edited, template).unwrap();
-    let (code, said) = plan(&kubernetes, &edited);
-    assert!(code == 0 && !said.contains("sample"), "only classes of the files: {said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert!(code == 0 && !message.contains("sample"), "only classes of the files: {message}");
     assert_eq!(versions(&kubernetes).await, before, "something was written");
 
     let missing = command(&["plan", "--live", "--kubeconfig", "/nowhere", "--to"]).arg(&bundle).output().unwrap();
@@ -212,7 +213,8 @@ fn definitions_with_defaults() -> Vec<Value> {
     let mut all = KINDS.map(definition);
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let level = json!({"type": "string", "default": "info", "maxLength": 5});
-    all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object", "properties": {
+    all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object",
+        "properties": {
         "backend": anything, "controlPlaneEndpoint": anything,
         "logging": {"type": "object", "properties": {"level": level}},
     }}});
@@ -238,49 +240,49 @@ async fn changes_of_existing_objects_are_dry_run_and_nothing_is_stored() {
     let infrastructure = "name: paper-cluster\nspec";
 
     edit(infrastructure, "inMemory: {}", "inMemory: {}\n      logging: {}");
-    let (code, said) = plan(&kubernetes, &edited);
-    assert_eq!(code, 3, "{said}");
-    assert!(!said.contains("info"), "the default is known to the server alone: {said}");
-    let (code, said) = tried(&[]);
-    assert_eq!(code, 3, "{said}");
+    let (code, message) = plan(&kubernetes, &edited);
+    assert_eq!(code, 3, "{message}");
+    assert!(!message.contains("info"), "the default is known to the server alone: {message}");
+    let (code, message) = tried(&[]);
+    assert_eq!(code, 3, "{message}");
     assert!(
-        said.contains("spec.logging: nothing → {\"level\":\"info\"}   (DevClusterTemplate paper-cluster)"),
-        "{said}"
+        message.contains("spec.logging: nothing → {\"level\":\"info\"}   (DevClusterTemplate paper-cluster)"),
+        "{message}"
     );
 
     edit(infrastructure, "inMemory: {}", "inMemory: {}\n      logging:\n        level: verbose");
     assert_eq!(plan(&kubernetes, &edited).0, 1, "the definition refuses it");
-    let (code, said) = tried(&[]);
-    assert_eq!(code, 1, "{said}");
+    let (code, message) = tried(&[]);
+    assert_eq!(code, 1, "{message}");
     for words in ["error: DevCluster default/memo-", " failed to apply in a dry run: ", "Too long"] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(message.contains(words), "{words}: {message}");
     }
 
     edit("name: paper-clerk-machine\nspec", "startupDuration: \"15s\"", "startupDuration: \"16s\"");
-    let certainties = |said: &str| -> Vec<String> {
-        let plan: Value = serde_json::Deserializer::from_str(said).into_iter().next().unwrap().unwrap();
+    let certainties = |message: &str| -> Vec<String> {
+        let plan: Value = serde_json::Deserializer::from_str(message).into_iter().next().unwrap().unwrap();
         let steps = plan["clusters"][0]["steps"].as_array().unwrap();
         let rotations = steps.iter().filter(|step| step["action"] == "rotate");
         rotations.map(|step| step["certainty"].as_str().unwrap().to_owned()).collect()
     };
-    let (code, said) = plan_as(kubernetes.kubeconfig(), &["-o", "json"], &edited);
-    assert_eq!((code, certainties(&said)), (4, vec!["assumed".to_owned()]), "{said}");
-    let (code, said) = tried(&["-o", "json"]);
-    assert_eq!((code, certainties(&said)), (4, vec!["exact".to_owned()]), "{said}");
+    let (code, message) = plan_as(kubernetes.kubeconfig(), &["-o", "json"], &edited);
+    assert_eq!((code, certainties(&message)), (4, vec!["assumed".to_owned()]), "{message}");
+    let (code, message) = tried(&["-o", "json"]);
+    assert_eq!((code, certainties(&message)), (4, vec!["exact".to_owned()]), "{message}");
 
     let reader = kubernetes.service_account_kubeconfig("default", "reader").await;
     kubernetes.apply_yaml(READER).await;
-    let (code, said) = plan_as(&reader, &["--dry-run=server"], &edited);
-    assert_eq!(code, 4, "{said}");
+    let (code, message) = plan_as(&reader, &["--dry-run=server"], &edited);
+    assert_eq!(code, 4, "{message}");
     for words in [
         "4 machines replaced",
         "warning: no permission for a dry run of 1 DevMachineTemplate, so their changes are assumed: ",
         "cannot patch resource \"devmachinetemplates\"",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(message.contains(words), "{words}: {message}");
     }
-    let (_, said) = plan_as(&reader, &["--dry-run=server", "-o", "json"], &edited);
-    assert_eq!(certainties(&said), ["assumed"], "{said}");
+    let (_, message) = plan_as(&reader, &["--dry-run=server", "-o", "json"], &edited);
+    assert_eq!(certainties(&message), ["assumed"], "{message}");
     assert_eq!(versions(&kubernetes).await, before, "something was written");
 }
 

@@ -70,7 +70,8 @@ fn inside(lab: &TestExtension, is_ready: bool) -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
             "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 9443}]}}),
         json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": "extension-1", "namespace": "lab", "labels": {"kubernetes.io/service-name": "extension"}},
+            "metadata": {"name": "extension-1", "namespace": "lab",
+                "labels": {"kubernetes.io/service-name": "extension"}},
             "ports": [{"name": "https", "port": lab.port}],
             "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": is_ready}, "targetRef": target}]}),
     ]
@@ -105,20 +106,20 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     let ca = STANDARD.encode(&lab.ca);
     let config = |service: &Value| {
         json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig", "metadata": {"name": "lab"},
-        "spec": {"clientConfig": {"service": service, "caBundle": ca}}})
+            "spec": {"clientConfig": {"service": service, "caBundle": ca}}})
     };
     apply(&kubernetes, &config(&service)).await;
     let discovered = |generation: i64| {
         json!({"conditions": [{"type": "Discovered", "status": "True", "reason": "Discovered", "message": "",
-        "observedGeneration": generation, "lastTransitionTime": "2030-01-01T00:00:00Z"}]})
+            "observedGeneration": generation, "lastTransitionTime": "2030-01-01T00:00:00Z"}]})
     };
     let extensions = ("runtime.cluster.x-k8s.io/v1beta2", "ExtensionConfig");
     set_status(&kubernetes, extensions, "lab", discovered(1)).await;
     let file = with_patch(folder.path());
     let plan = || plan_as(kubernetes.kubeconfig(), &[], &file);
-    let left_out = |said: (i32, String), reason: &str| {
+    let left_out = |message: (i32, String), reason: &str| {
         let expected = format!("no --extension lab=URL|FILE: ExtensionConfig lab: {reason}");
-        assert!(said.1.contains(&expected), "{expected}: {}", said.1);
+        assert!(message.1.contains(&expected), "{expected}: {}", message.1);
     };
     left_out(plan(), "there is no Service lab/extension");
 
@@ -130,19 +131,23 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     for object in inside(&lab, true) {
         apply(&kubernetes, &object).await;
     }
-    let (code, said) = plan();
-    assert!(code == 4 && said.contains("format: nothing → \"ignition\"") && !said.contains("incomplete"), "{said}");
-    assert!(said.contains("1 of 1 Cluster changed: 4 machines replaced"), "{said}");
+    let (code, message) = plan();
+    assert!(
+        code == 4 && message.contains("format: nothing → \"ignition\"") && !message.contains("incomplete"),
+        "{message}"
+    );
+    assert!(message.contains("1 of 1 Cluster changed: 4 machines replaced"), "{message}");
     assert!(lab.count("generate") > 0);
     let kubeconfig = kubernetes.kubeconfig().display().to_string();
     let to = file.display().to_string();
     let simulate = ["simulate", "--live", "--kubeconfig", &kubeconfig, "--to", &to];
     let simulated = crate::harness::server::command(&simulate).output().unwrap();
-    let said = String::from_utf8_lossy(&simulated.stderr);
-    assert!(!said.contains("no --extension"), "{said}");
+    let message = String::from_utf8_lossy(&simulated.stderr);
+    assert!(!message.contains("no --extension"), "{message}");
 
     let groups = ["cluster.x-k8s.io", "runtime.cluster.x-k8s.io", "apiextensions.k8s.io", "discovery.k8s.io"];
-    let reader = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
+    let reader = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "reader"},
     "rules": [
         {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]},
         {"apiGroups": KINDS.map(|(group, _)| group).into_iter().chain(groups).collect::<Vec<_>>(), "resources": ["*"],
@@ -167,6 +172,6 @@ async fn a_live_plan_reaches_extensions_inside_of_the_cluster() {
     apply(&kubernetes, &config(&service)).await;
     set_status(&kubernetes, extensions, "lab", discovered(3)).await;
     lab.stop();
-    let (_, said) = plan();
-    assert!(said.contains("connection refused"), "{said}");
+    let (_, message) = plan();
+    assert!(message.contains("connection refused"), "{message}");
 }

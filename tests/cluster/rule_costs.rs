@@ -1,8 +1,8 @@
-//! The cost of CEL rules: a server accepts and refuses a schema exactly where [`topologist::openapi::check`] does (CEL-011, CEL-012,
-//! CEL-028).
+//! The cost of CEL rules: a server accepts and refuses a schema exactly where [`topologist::openapi::check`] does
+//! (CEL-011, CEL-012, CEL-028).
 //!
-//! Each schema is sent as that of a CustomResourceDefinition, in a dry run: recorded schemas, whose recorded answers must still be
-//! those of the server, and schemas with rules composed from a seed.
+//! Each schema is sent as that of a CustomResourceDefinition, in a dry run: recorded schemas, whose recorded answers
+//! must still be those of the server, and schemas with rules composed from a seed.
 
 use std::fmt::Write as _;
 

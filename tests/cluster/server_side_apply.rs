@@ -4,7 +4,6 @@
 //! server had; object, managed fields and conflicts are compared. Where they differ, `ssa` is wrong.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use http::Request;
 use kube::Client;
@@ -16,7 +15,7 @@ use topologist::ssa::{
 
 use crate::harness::chance::Chance;
 use crate::harness::kubernetes::Kubernetes;
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 
 /// How many objects are written to, and how often each; as much as takes a few seconds.
 const OBJECTS: u64 = 50;
@@ -774,11 +773,8 @@ async fn a_map_that_becomes_atomic_is_owned_as_a_whole() {
     things.schemas[0].1 = MergeSchema::from_openapi(&hard);
     let probe = apply("probe", json!({"spec": {"texts": {"a": "1"}}}));
     let is_hard = |answer: &Value| answer["managers"][0]["fieldsV1"]["f:spec"]["f:texts"] == json!({});
-    let deadline = Instant::now() + SOON;
-    while !is_hard(&probe.send(&things, "probe", true).await.0) {
-        assert!(Instant::now() < deadline, "the schema does not change");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let is_served = async || is_hard(&probe.send(&things, "probe", true).await.0);
+    wait::until_async("the new schema is served", SOON, is_served, wait::nothing).await;
     for write in [
         apply("ann", json!({"spec": {"texts": {"a": "2"}, "entries": []}})),
         patch("bob", json!({"spec": {"texts": {"c": "1"}}})),

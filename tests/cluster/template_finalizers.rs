@@ -82,7 +82,8 @@ impl Ground {
         if kind == "MachineSet" {
             labels["cluster.x-k8s.io/deployment-name"] = json!("md");
             let uid = self.api(CORE, "MachineDeployment").get("md").await.unwrap().metadata.uid;
-            metadata["ownerReferences"] = json!([{"apiVersion": CORE, "kind": "MachineDeployment", "name": "md", "uid": uid, "controller": true}]);
+            metadata["ownerReferences"] = json!([{"apiVersion": CORE, "kind": "MachineDeployment", "name": "md",
+                "uid": uid, "controller": true}]);
         }
         metadata["labels"] = labels;
         let reference = |name: &str| {

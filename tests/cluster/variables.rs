@@ -10,7 +10,7 @@ use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
 
 use crate::admission::{Objects, causes, class, cluster, denial, pairs};
-use crate::harness::wait::SOON;
+use crate::harness::wait::{self, SOON};
 
 /// A class with variables, each a name and a schema.
 fn class_with(name: &str, variables: &[(&str, Value)]) -> Value {
@@ -20,7 +20,10 @@ fn class_with(name: &str, variables: &[(&str, Value)]) -> Value {
 }
 
 fn definitions(variables: &[(&str, Value)]) -> Value {
-    let definition = |(name, schema): &(&str, Value)| json!({"name": name, "required": false, "schema": {"openAPIV3Schema": schema}});
+    let definition = |(name, schema): &(&str, Value)| {
+        json!({"name": name, "required": false,
+            "schema": {"openAPIV3Schema": schema}})
+    };
     variables.iter().map(definition).collect()
 }
 
@@ -76,11 +79,8 @@ async fn a_class_update_that_breaks_a_cluster_is_denied_and_names_it() {
 /// The denial of a change of the class; the watch needs a moment to show its Cluster.
 async fn refused_soon(objects: &Objects, change: &Patch<Value>) -> kube::core::response::Status {
     let dry_run = PatchParams::default().dry_run();
-    let deadline = std::time::Instant::now() + SOON;
-    while objects.classes.patch("base", &dry_run, change).await.is_ok() {
-        assert!(std::time::Instant::now() < deadline, "the Cluster is never seen");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let is_denied = async || objects.classes.patch("base", &dry_run, change).await.is_err();
+    wait::until_async("the webhook has seen the Cluster", SOON, is_denied, wait::nothing).await;
     denial(objects.classes.patch("base", &PatchParams::default(), change).await)
 }
 

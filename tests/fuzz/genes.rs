@@ -337,7 +337,8 @@ fn patches(gene: &str, random: &mut Random) -> Value {
         _ => json!({"op": "add", "path": "/spec/template/spec/a", "value": value}),
     };
     let resources = json!({"infrastructureCluster": true});
-    let selector = json!({"apiVersion": "infrastructure.example.com/v1", "kind": "ForgeClusterTemplate", "matchResources": resources});
+    let selector = json!({"apiVersion": "infrastructure.example.com/v1", "kind": "ForgeClusterTemplate",
+        "matchResources": resources});
     let operations = vec![operation; random.size(if gene == "many patches" { 99 } else { 9 })];
     let definitions = vec![json!({"selector": selector, "jsonPatches": operations}); random.size(9)];
     (0..random.size(200)).map(|number| json!({"name": format!("p{number}"), "definitions": definitions})).collect()

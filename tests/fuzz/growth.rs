@@ -92,8 +92,8 @@ fn an_upgrade_of_twice_as_many_worker_sets_costs_about_twice_as_much() {
     assert!(of_each < PEAK_OF_EACH, "{of_each} bytes of memory for each byte of the templates");
 }
 
-/// The most bytes of memory that an upgrade of many worker sets takes, and those that it is charged before it begins; the bootstrap
-/// template of the sets has this spec.
+/// The most bytes of memory that an upgrade of many worker sets takes, and those that it is charged before it begins;
+/// the bootstrap template of the sets has this spec.
 fn peak_and_charge(deployments: usize, patches: usize, spec: &Value, variable: &str) -> (f64, f64) {
     let size = Size { deployments, patches };
     let sides = ["v1.33.1", "v1.34.2"].map(|version| {

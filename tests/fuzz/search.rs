@@ -153,7 +153,8 @@ impl Search {
             let size = found.input.size();
             let _ = writeln!(
                 report,
-                "  {gene:22} time {cpu:5.2} ({slowest:21})  memory {memory:5.2}  allocated {allocated:6.0} B/B  {size:7} bytes"
+                "  {gene:22} time {cpu:5.2} ({slowest:21})  memory {memory:5.2}  allocated {allocated:6.0} B/B  \
+                 {size:7} bytes"
             );
         }
         report

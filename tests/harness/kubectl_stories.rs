@@ -428,7 +428,8 @@ pub fn an_editor_and_a_description_work_on_any_object(kubectl: &Kubectl) {
     let uid = kubectl.field("gadget/a", ".metadata.uid");
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "type": "Warning",
         "reason": "Squeaks", "message": "it squeaks", "lastTimestamp": "2026-01-01T00:00:00Z", "count": 2,
-        "involvedObject": {"apiVersion": "example.com/v1", "kind": "Gadget", "namespace": kubectl.namespace, "name": "a", "uid": uid}});
+        "involvedObject": {"apiVersion": "example.com/v1", "kind": "Gadget", "namespace": kubectl.namespace,
+            "name": "a", "uid": uid}});
     kubectl.give(&event, &["create"]);
     let described = kubectl.out(&["describe", "gadget", "a"]);
     for part in ["Name:         a", "Color:  green", "Warning  Squeaks", "it squeaks"] {

@@ -93,7 +93,8 @@ fn define(server: &TestServer, kind: &str) {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.{GROUP}"), "labels": {"cluster.x-k8s.io/v1beta1": "v1"}},
         "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}});
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema,
+                "subresources": {"status": {}}}]}});
     server.kubectl.give(&definition, &["create"]);
     let defined = format!("crd/{plural}.{GROUP}");
     server.kubectl.out(&["wait", "--for=condition=Established", &defined, "--timeout=60s"]);
@@ -106,7 +107,8 @@ fn an_embedded_cluster_fails_as_its_spec_says() {
     let server = TestServer::start(&[]);
     let group = "infrastructure.topologist.dev";
     let failure = json!({"reason": "NoQuota", "message": "ask for more networks"});
-    let infrastructure = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "EmbeddedCluster", "metadata": {"name": "poor"},
+    let infrastructure = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "EmbeddedCluster",
+        "metadata": {"name": "poor"},
         "spec": {"backend": {"inMemory": {"failure": failure}}}});
     let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "poor"},
         "spec": {"infrastructureRef": {"apiGroup": group, "kind": "EmbeddedCluster", "name": "poor"}}});

@@ -20,7 +20,8 @@ fn definition(kind: &str, spec: &Value) -> Value {
     let plural = format!("{}s", kind.to_lowercase());
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let spec = if kind.ends_with("Template") {
-        json!({"type": "object", "properties": {"template": {"type": "object", "properties": {"metadata": any, "spec": spec}}}})
+        json!({"type": "object", "properties": {"template": {"type": "object",
+            "properties": {"metadata": any, "spec": spec}}}})
     } else {
         spec.clone()
     };
@@ -28,7 +29,8 @@ fn definition(kind: &str, spec: &Value) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.{GROUP}"), "labels": {"cluster.x-k8s.io/v1beta2": "v1"}},
         "spec": {"group": GROUP, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}})
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema,
+                "subresources": {"status": {}}}]}})
 }
 
 /// Defines the kinds of the second provider: a region never changes, and a rack has at most 40 slots.
@@ -62,7 +64,8 @@ fn define(server: &TestServer) {
 
 /// A template of the second provider.
 fn template(kind: &str, name: &str, spec: Value) -> Value {
-    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {"template": {"spec": spec}}})
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name},
+        "spec": {"template": {"spec": spec}}})
 }
 
 /// The class "racked": "swift" on a RackCluster, with one more class of workers, which are RackMachines.
@@ -178,7 +181,8 @@ impl Rounds {
         let mut conditions = vec![json!({"type": "Ready", "status": "True"})];
         let pressures = ["MemoryPressure", "DiskPressure", "PIDPressure"];
         conditions.extend(pressures.map(|name| json!({"type": name, "status": "False"})));
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(one)}, "spec": {"providerID": id},
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(one)},
+            "spec": {"providerID": id},
             "status": {"conditions": conditions, "nodeInfo": {"kubeletVersion": "v1.32.0"}}});
         let made = Kubectl::new(path).try_give(&node, &["create"]);
         if made.code == 0 || made.err.contains("AlreadyExists") {

@@ -86,7 +86,8 @@ fn a_machine_with_a_broken_node_is_replaced_unless_too_many_are_broken() {
     let workload = server.workload("demo");
     let turn = |machine: &str, ready: bool| {
         let status = if ready { "True" } else { "False" };
-        let conditions = json!([{"type": "Ready", "status": status, "reason": "Story", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
+        let conditions = json!([{"type": "Ready", "status": status, "reason": "Story",
+            "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
         let node = server.kubectl.field(&format!("machine/{machine}"), ".status.nodeRef.name");
         let patch = json!({"status": {"conditions": conditions}}).to_string();
         workload.out(&["patch", "node", &node, "--subresource=status", "--type=merge", "-p", &patch]);

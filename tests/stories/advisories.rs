@@ -133,7 +133,8 @@ impl Machine {
 
 fn advisory(patched: &str) -> String {
     format!(
-        "```toml\n[advisory]\nid = \"RUSTSEC-2020-0001\"\npackage = \"tokio\"\ndate = \"2020-01-01\"\n\n[versions]\npatched = [\"{patched}\"]\n```\n\n# Made up for a test\n\nNot real.\n"
+        "```toml\n[advisory]\nid = \"RUSTSEC-2020-0001\"\npackage = \"tokio\"\ndate = \"2020-01-01\"\n\n[versions]\n\
+         patched = [\"{patched}\"]\n```\n\n# Made up for a test\n\nNot real.\n"
     )
 }
 

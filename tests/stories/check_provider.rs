@@ -98,7 +98,8 @@ fn input_without_a_provider_is_refused() {
         ("{apiVersion: v1, kind: Secret, metadata: {name: a}}", "was found; the input holds only Secret of v1\n"),
         ("a: [\n", "<stdin>:"),
         (
-            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: machines.example.com}}",
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: \
+             machines.example.com}}",
             "no contract is about machines.example.com\n",
         ),
         (&*definitions("cluster-api"), "no contract is about Cluster, "),

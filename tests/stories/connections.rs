@@ -51,14 +51,14 @@ impl Served {
     async fn answers_new_callers(&self, count: usize) {
         for index in 0..count {
             let protocol = if index % 2 == 0 { Protocol::Http1 } else { Protocol::Http2 };
-            let asked = Instant::now();
+            let begun_at = Instant::now();
             let answer = tokio::time::timeout(SOON, async {
                 let mut connection = self.connect(protocol).await;
                 connection.post(VALIDATE, review("review.json")).await.unwrap()
             });
             let (code, body) = answer.await.expect("a new caller is answered");
             assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &true.into()), "{index}: {body}");
-            assert!(asked.elapsed() < AT_ONCE, "{index} of {count} took {:?}", asked.elapsed());
+            assert!(begun_at.elapsed() < AT_ONCE, "{index} of {count} took {:?}", begun_at.elapsed());
         }
     }
 
@@ -72,11 +72,8 @@ impl Served {
     }
 
     async fn wait_for(&self, name: &str, reason: &str) {
-        let deadline = Instant::now() + SOON;
-        while self.count(name, reason).is_none() {
-            assert!(Instant::now() < deadline, "{name} is never counted for {reason}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let fact = format!("{name} is counted for {reason}");
+        wait::until_async(&fact, SOON, async || self.count(name, reason).is_some(), wait::nothing).await;
     }
 
     /// The most memory that the process has had, in MiB.
@@ -386,14 +383,14 @@ async fn an_idle_http2_connection_is_closed_gracefully_even_if_it_sends_pings() 
         .await
         .unwrap();
     let ended = tokio::spawn(connection);
-    let asked = Instant::now();
+    let begun_at = Instant::now();
     let body = http_body_util::Full::new(Bytes::from(review("review.json")));
     let request = Request::post(format!("https://localhost{VALIDATE}")).body(body).unwrap();
     let answer = sender.send_request(request).await.unwrap();
     answer.into_body().collect().await.unwrap();
     let outcome = tokio::time::timeout(SOON, ended).await.expect("the server ends the connection").unwrap();
     assert!(outcome.is_ok(), "a GOAWAY is no error: {outcome:?}");
-    assert!(asked.elapsed() >= Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(begun_at.elapsed() >= Duration::from_secs(2), "{:?}", begun_at.elapsed());
 }
 
 /// Sends a head, then a body unless the answer comes first, and returns the answer.
@@ -469,20 +466,20 @@ async fn probes_answer_at_once_while_the_threads_of_reviews_are_busy() {
         busy.push(tokio::spawn(async move {
             let mut slowest = Duration::ZERO;
             for _ in 0..10 {
-                let asked = Instant::now();
+                let begun_at = Instant::now();
                 let (code, body) = connection.post(VALIDATE, large.clone()).await.unwrap();
                 assert_eq!(code.as_u16(), 200, "{body}");
-                slowest = slowest.max(asked.elapsed());
+                slowest = slowest.max(begun_at.elapsed());
             }
             slowest
         }));
     }
     let mut probes = Vec::new();
     while !busy.iter().all(tokio::task::JoinHandle::is_finished) {
-        let asked = Instant::now();
+        let begun_at = Instant::now();
         let topologist = &served.topologist;
         assert_eq!(tokio::task::block_in_place(|| topologist.admin_get("/healthz")), (200, "ok\n".to_owned()));
-        probes.push(asked.elapsed());
+        probes.push(begun_at.elapsed());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let mut reviews = Duration::ZERO;

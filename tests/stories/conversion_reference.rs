@@ -1,7 +1,7 @@
 //! Conversions from the older version of a kind, beside those of Cluster API (CONV-015).
 //!
-//! Objects are composed from a seed and the schemas of the older versions, with many empty values. A converted object may
-//! violate the schema of the newer version only where Cluster API's does too.
+//! Objects are composed from a seed and the schemas of the older versions, with many empty values. A converted object
+//! may violate the schema of the newer version only where Cluster API's does too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

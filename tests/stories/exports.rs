@@ -191,7 +191,8 @@ fn managed_fields_of_another_version_decide_removals_and_are_no_change() {
             }
             let theirs = json!({"f:spec": {"f:template": {"f:spec": {"f:other": {}}}}});
             template["spec"]["template"]["spec"]["other"] = json!("theirs");
-            let entry = json!({"manager": "another", "operation": "Update", "apiVersion": older, "fieldsType": "FieldsV1",
+            let entry = json!({"manager": "another", "operation": "Update", "apiVersion": older,
+                "fieldsType": "FieldsV1",
                 "fieldsV1": theirs});
             template["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
         }

@@ -136,8 +136,8 @@ fn clusters_with_the_same_change_are_one_group_whatever_their_names_and_sizes() 
         member("dev/a", &[7]),
         member("dev/none", &[]),
     ];
-    let said = Fleet::new(&members, greeting).json();
-    let groups = said["groups"].as_array().unwrap();
+    let report = Fleet::new(&members, greeting).json();
+    let groups = report["groups"].as_array().unwrap();
     assert_eq!(groups.len(), 2, "{groups:#?}");
     assert_eq!(names(&groups[0]), ["prod/red-ish", "dev/a", "prod/blue"], "one set or five, most machines first");
     assert_eq!(names(&groups[1]), ["dev/none"], "a Cluster without workers has another change");
@@ -160,7 +160,7 @@ fn clusters_with_the_same_change_are_one_group_whatever_their_names_and_sizes() 
         .map(|roll| (&roll["kind"], &roll["machines"]["replaced"]))
         .collect();
     assert_eq!(rolls, [(&"MachineDeployment".into(), &24.into()), (&"EmbeddedControlPlane".into(), &9.into())]);
-    for cluster in said["clusters"].as_array().unwrap() {
+    for cluster in report["clusters"].as_array().unwrap() {
         let name = format!("{}/{}", cluster["namespace"].as_str().unwrap(), cluster["name"].as_str().unwrap());
         let group = &groups[usize::try_from(cluster["group"].as_u64().unwrap()).unwrap()];
         assert!(names(group).contains(&&*name), "{name}");
@@ -176,13 +176,20 @@ fn another_version_or_value_is_another_group() {
         "green" => greeting(cluster),
         _ => {}
     });
-    let said = fleet.json();
-    let groups: Vec<_> = said["groups"].as_array().unwrap().iter().map(names).collect();
+    let report = fleet.json();
+    let groups: Vec<_> = report["groups"].as_array().unwrap().iter().map(names).collect();
     assert_eq!(groups, [["prod/blue"], ["prod/green"], ["prod/red"]], "what does not change comes last");
-    assert_eq!(said["summary"]["changed"], 2);
+    assert_eq!(report["summary"]["changed"], 2);
     let (code, text) = fleet.plan(&[]);
     assert_eq!(code, 4);
-    assert!(text.starts_with("2 of 3 Clusters changed: 10 machines replaced\nmost affected: prod/blue (5 machines), prod/green (5 machines)\n\nCluster prod/blue (class "), "{text}");
+    assert!(
+        text.starts_with(
+            "2 of 3 Clusters changed: 10 machines replaced\n\
+                              most affected: prod/blue (5 machines), prod/green (5 machines)\n\n\
+                              Cluster prod/blue (class "
+        ),
+        "{text}"
+    );
     assert!(text.contains(", v1.33.0 → v1.34.2): 5 machines replaced\n"), "{text}");
     assert!(
         text.contains("apply  MachineDeployment blue-set-0-"),
@@ -267,8 +274,8 @@ fn clusters_are_chosen_by_patterns_and_by_labels() {
     let chosen = |flags: &[&str]| -> Vec<String> {
         let output = fleet.run(&[flags, &["-o", "json"]].concat());
         assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let clusters = said["clusters"].as_array().unwrap().iter();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let clusters = report["clusters"].as_array().unwrap().iter();
         clusters
             .map(|one| format!("{}/{}", one["namespace"].as_str().unwrap(), one["name"].as_str().unwrap()))
             .collect()
@@ -295,8 +302,8 @@ fn clusters_are_chosen_by_patterns_and_by_labels() {
         (&["--selector", "env in prod"], "expected labels such as env=prod"),
         (&["--cluster", "a/b/c"], "expected namespace/name"),
     ] {
-        let (code, said) = fleet.plan(flags);
-        assert!(code == 2 && said.contains(want), "{flags:?}: exit {code}, {said}");
+        let (code, report) = fleet.plan(flags);
+        assert!(code == 2 && report.contains(want), "{flags:?}: exit {code}, {report}");
     }
 }
 
@@ -341,7 +348,7 @@ fn class_with(text: &str) -> Vec<Value> {
 }
 
 /// The Clusters of each group of several, as the text names them.
-fn told(text: &str) -> Vec<Vec<String>> {
+fn reported(text: &str) -> Vec<Vec<String>> {
     let of_group = |part: &str| {
         let (first, rest) = part.split_once('\n')?;
         first.contains(" Clusters, class ").then_some(())?;
@@ -369,16 +376,16 @@ fn clusters_that_are_computed_once_get_the_same_output_as_each_alone() {
         ("x{{ .builtin.cluster.name }} {{ .motd }}", 12),
     ] {
         let fleet = Fleet::of_class(class_with(text), &members, greeting);
-        let said = fleet.json();
-        let all = said["groups"].as_array().unwrap();
+        let report = fleet.json();
+        let all = report["groups"].as_array().unwrap();
         let want: Vec<Vec<&str>> = all.iter().filter(|group| group["steps"] != json!([])).map(names).collect();
         assert!(groups == 0 || want.len() == groups, "{text}: {want:?}");
         let (code, text_of_all) = fleet.plan(&["--all"]);
         assert_eq!(code, 4, "{text_of_all}");
         let of_several: Vec<Vec<&str>> = want.iter().filter(|names| names.len() > 1).cloned().collect();
-        assert_eq!(told(&text_of_all), of_several, "{text}: {text_of_all}");
+        assert_eq!(reported(&text_of_all), of_several, "{text}: {text_of_all}");
         let machines =
-            format!("12 of 12 Clusters changed: {} machines replaced\n", said["summary"]["machines"]["replaced"]);
+            format!("12 of 12 Clusters changed: {} machines replaced\n", report["summary"]["machines"]["replaced"]);
         assert!(text_of_all.starts_with(&machines), "{text}: {text_of_all}");
     }
 }
@@ -392,12 +399,12 @@ pub fn on_terminal(plan: &mut Command, is_error: bool, code: i32) -> String {
     let terminal = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     plan.env("TERM", "xterm");
     let read = thread::spawn(move || {
-        let (mut controller, mut said, mut part) = (File::from(controller), Vec::new(), [0; 4096]);
+        let (mut controller, mut report, mut part) = (File::from(controller), Vec::new(), [0; 4096]);
         // The last reader of a terminal that is closed gets an error, not an end.
         while let Ok(read @ 1..) = controller.read(&mut part) {
-            said.extend_from_slice(&part[..read]);
+            report.extend_from_slice(&part[..read]);
         }
-        String::from_utf8_lossy(&said).into_owned()
+        String::from_utf8_lossy(&report).into_owned()
     });
     if is_error {
         plan.stderr(terminal).stdout(Stdio::null())
@@ -416,9 +423,9 @@ fn a_terminal_gets_colors_unless_they_are_not_wanted() {
     for (variable, value, has_colors) in
         [("ANY", "1", true), ("NO_COLOR", "1", false), ("NO_COLOR", "", true), ("CLICOLOR", "0", false)]
     {
-        let said = on_terminal(fleet.command(&[]).env(variable, value), false, 4);
-        assert!(said.contains("1 of 1 Cluster changed"), "{said:?}");
-        assert_eq!(said.contains("\u{1b}[33mrotate"), has_colors, "{variable}={value}: {said:?}");
+        let report = on_terminal(fleet.command(&[]).env(variable, value), false, 4);
+        assert!(report.contains("1 of 1 Cluster changed"), "{report:?}");
+        assert_eq!(report.contains("\u{1b}[33mrotate"), has_colors, "{variable}={value}: {report:?}");
     }
 }
 
@@ -438,8 +445,8 @@ fn long_work_shows_progress_on_a_terminal_only() {
             (started.elapsed() > Duration::from_secs(4)).then_some((members, fleet))
         })
         .expect("no fleet is large enough to tell");
-    let said = on_terminal(&mut fleet.command(&[]), true, 4);
-    assert!(said.contains(&format!(" of {} Clusters, ", members.len())), "{said:?}");
+    let report = on_terminal(&mut fleet.command(&[]), true, 4);
+    assert!(report.contains(&format!(" of {} Clusters, ", members.len())), "{report:?}");
     let small = Fleet::new(&members[..1], at("v1.34.2"));
     assert_eq!(
         without_not_checked(&on_terminal(&mut small.command(&[]), true, 4)),

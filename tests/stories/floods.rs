@@ -51,7 +51,10 @@ fn templates_of_a_class_have_a_sum() {
 
 #[test]
 fn a_flood_of_mistakes_is_answered_in_time() {
-    let class = |variables: Value, json_patches: Value| json!({"variables": variables, "patches": patches(&infrastructure(), &json_patches)});
+    let class = |variables: Value, json_patches: Value| {
+        json!({"variables": variables,
+            "patches": patches(&infrastructure(), &json_patches)})
+    };
     let rules: Value = (0..MANY).map(|i| json!({"rule": format!("self.startsWit{i}('a')")})).collect();
     let names: Value = (0..MANY).map(|i| json!(format!("worker-{i}"))).collect();
     let pickers =

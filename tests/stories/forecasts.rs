@@ -61,8 +61,8 @@ fn an_extension_may_update_machines_in_place() {
     fs::write(folder.path().join("a.yaml"), before).unwrap();
     fs::write(folder.path().join("b.yaml"), after).unwrap();
     let output = command(&["simulate", "a.yaml", "--to", "b.yaml"]).current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("the extension lab may update machines in place"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("the extension lab may update machines in place"), "{message}");
 }
 
 #[test]

@@ -135,13 +135,13 @@ fn the_ceiling_of_a_class_holds_its_edits_those_of_its_clusters_and_those_of_its
     class["metadata"].as_object_mut().unwrap().remove("annotations");
     let files = Files::new(&before, &after);
     let held = files.held(&[]);
-    let told: Vec<_> = held
+    let reported: Vec<_> = held
         .as_array()
         .unwrap()
         .iter()
         .map(|one| (one["kind"].as_str().unwrap(), one["machines"].as_i64().unwrap()))
         .collect();
-    assert_eq!(told, [("KubeadmControlPlaneTemplate", 3), ("ClusterClass", 2)], "{held}");
+    assert_eq!(reported, [("KubeadmControlPlaneTemplate", 3), ("ClusterClass", 2)], "{held}");
     assert!(
         held[1]["message"].as_str().unwrap().contains(&format!("more than the 0 in annotation {CEILING}")),
         "{held}"
@@ -167,7 +167,8 @@ fn validate_denies_edits_that_a_ceiling_holds() {
     let (code, text) = files.validate(&["--max-replaced-machines", "0"]);
     for part in [
         "KubeadmControlPlaneTemplate default/quick-start-control-plane: update denied",
-        "error DEC-59: metadata.annotations[topologist.dev/approved-impact]: Required value: this edit replaces or removes 3 machines",
+        "error DEC-59: metadata.annotations[topologist.dev/approved-impact]: Required value: this edit replaces or \
+         removes 3 machines",
         "Cluster default/demo: update denied",
         "this edit replaces or removes 1 machine ",
     ] {

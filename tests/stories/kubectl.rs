@@ -181,13 +181,13 @@ fn a_cluster_that_breaks_a_rule_is_denied_with_the_words_of_the_rule() {
     assert_eq!(gone.code, 0, "{gone:?}");
 }
 
-/// What a terminal shows in a document, from a command on: its lines, and what is printed.
+/// What a terminal shows in a document, from a command on: its lines, and what is warnings.
 fn shown(document: &str, command: &str) -> (String, String) {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
     let (_, rest) = text.split_once(&format!("\n$ {command}")).unwrap_or_else(|| panic!("{command} is in {document}"));
     let (line, rest) = rest.split_once('\n').unwrap();
-    let printed = rest.split("```").next().unwrap().split("\n$ ").next().unwrap();
-    (format!("{command}{line}"), printed.to_owned())
+    let warnings = rest.split("```").next().unwrap().split("\n$ ").next().unwrap();
+    (format!("{command}{line}"), warnings.to_owned())
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn the_examples_for_newcomers_say_what_happens() {
             .envs(kubectl.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Outcome::of(shell)
     };
-    let (line, printed) =
+    let (line, warnings) =
         shown("README.md", "kubectl patch cluster demo --type=merge -p '{\"spec\":{\"topology\":{\"workers\"");
-    assert_eq!(sh(&line).err, printed);
+    assert_eq!(sh(&line).err, warnings);
     let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/embedded.md")).unwrap();
     let lines: Vec<&str> = announced.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
     assert_eq!(lines.len(), 3);
@@ -294,16 +294,17 @@ fn new_and_changed_clusters_print_which_fields_would_be_refused_and_by_which_pat
     let patch = json!([{"op": "add", "path": "/spec/patches/-", "value": patch}]).to_string();
     let edit = served.run(&["patch", "clusterclass", "quick-start", "--type=json", "-p", &patch]);
     assert_eq!(edit.code, 0, "{edit:#?}");
-    let warning = "Warning: DevMachineTemplate ...backend.docker.extraMounts[0].hostPath (patch \"mounts\"): must be of type string, and is integer";
+    let warning = "Warning: DevMachineTemplate ...backend.docker.extraMounts[0].hostPath (patch \"mounts\"): must be \
+                   of type string, and is integer";
     let cluster = fs::read_to_string(quick_start().join("cluster.yaml")).unwrap();
     let second = cluster.replace("name: demo", "name: second");
     let scaled = cluster.replace("replicas: 2", "replicas: 3");
     for (case, object) in [("new", &second), ("changed", &scaled)] {
         for flags in [&["apply", "--dry-run=server", "-f", "-"][..], &["apply", "-f", "-"]] {
             let outcome = served.with_input(object, flags);
-            let said =
+            let warnings =
                 outcome.err.lines().filter(|line| line.starts_with("Warning: DevMachineTemplate")).collect::<Vec<_>>();
-            assert_eq!((outcome.code, said), (0, vec![warning]), "{case}: {outcome:#?}");
+            assert_eq!((outcome.code, warnings), (0, vec![warning]), "{case}: {outcome:#?}");
         }
     }
 }
@@ -320,11 +321,12 @@ fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
         [served.run(&[&edit[..], &["--dry-run=server"]].concat()), served.run(&edit)]
     };
     for outcome in file("/a", "2 CHG0001") {
-        let message = "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of --max-replaced-machines, \
-                       and its approval is for 2 only";
+        let message = "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of \
+                       --max-replaced-machines, and its approval is for 2 only";
         assert!(outcome.code != 0 && outcome.err.contains(message), "{outcome:#?}");
     }
-    let warning = "Warning: replaces 3 machines in 1 of 1 Cluster (KubeadmControlPlaneTemplate default/quick-start-control-plane)";
+    let warning = "Warning: replaces 3 machines in 1 of 1 Cluster (KubeadmControlPlaneTemplate \
+                   default/quick-start-control-plane)";
     for outcome in file("/a", "3 CHG0001") {
         assert!(outcome.code == 0 && outcome.err.lines().any(|line| line == warning), "{outcome:#?}");
     }

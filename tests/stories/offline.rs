@@ -54,7 +54,8 @@ pub fn class(variables: &str) -> String {
         format!("{{templateRef: {{apiVersion: {group}.cluster.x-k8s.io/v1beta2, kind: {kind}, name: t}}}}")
     };
     format!(
-        "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {{name: base}}\nspec:\n  infrastructure: {}\n  controlPlane: {}\n  variables: {variables}\n",
+        "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {{name: base}}\n\
+         spec:\n  infrastructure: {}\n  controlPlane: {}\n  variables: {variables}\n",
         template("infrastructure", "DevClusterTemplate"),
         template("controlplane", "KubeadmControlPlaneTemplate"),
     )
@@ -69,7 +70,8 @@ fn a_version_change_is_checked_against_the_objects_in_the_files() {
     let control_plane = |running: &str| {
         let labels = "{cluster.x-k8s.io/cluster-name: one, topology.cluster.x-k8s.io/owned: \"\"}";
         format!(
-            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: controlplane.cluster.x-k8s.io/v1beta1\n  kind: KubeadmControlPlane\n  metadata: {{name: one-x, namespace: default, labels: {labels}}}\n  spec: {{version: v1.33.0}}\n  status: {{version: {running}}}\n"
+            "apiVersion: v1\nkind: List\nitems:\n\
+             - apiVersion: controlplane.cluster.x-k8s.io/v1beta1\n  kind: KubeadmControlPlane\n  metadata: {{name: one-x, namespace: default, labels: {labels}}}\n  spec: {{version: v1.33.0}}\n  status: {{version: {running}}}\n"
         )
     };
     let (old, higher) = (CLUSTER.replace("1.33.0", "v1.33.0"), CLUSTER.replace("1.33.0", "v1.34.0"));
@@ -326,7 +328,11 @@ fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
 #[test]
 fn deprecated_values_are_warned_about_and_denied_where_they_are_new() {
     // VAR-V-040, DEC-34
-    let variables = "[{name: image, required: false, schema: {openAPIV3Schema: {type: object, properties: {mirror: {type: string, format: password, x-metadata: {annotations: {topologist.dev/deprecated: use registries}}}, registries: {type: array, items: {type: string}}}}}}, {name: proxies, required: false, schema: {openAPIV3Schema: {type: object, default: {}, additionalProperties: {type: string, x-metadata: {annotations: {topologist.dev/deprecated: ''}}}}}}]";
+    let variables = "[{name: image, required: false, schema: {openAPIV3Schema: {type: object, properties: {mirror: \
+                     {type: string, format: password, x-metadata: {annotations: {topologist.dev/deprecated: use \
+                     registries}}}, registries: {type: array, items: {type: string}}}}}}, {name: proxies, required: \
+                     false, schema: {openAPIV3Schema: {type: object, default: {}, additionalProperties: {type: string, \
+                     x-metadata: {annotations: {topologist.dev/deprecated: ''}}}}}}]";
     let (set, other) = (
         "    variables: [{name: image, value: {mirror: a77}}]\n",
         "    variables: [{name: image, value: {registries: [b]}}]\n",
@@ -391,7 +397,9 @@ fn an_edit_of_a_class_counts_although_its_status_is_from_before() {
 fn passwords_are_not_shown() {
     // DEC-34
     let class = class(
-        "[{name: key, required: false, schema: {openAPIV3Schema: {type: string, format: password, maxLength: 3}}}, {name: login, required: false, schema: {openAPIV3Schema: {type: object, properties: {users: {type: array, items: {type: object, properties: {key: {type: string, format: password}}}}}}}}]",
+        "[{name: key, required: false, schema: {openAPIV3Schema: {type: string, format: password, maxLength: 3}}}, \
+         {name: login, required: false, schema: {openAPIV3Schema: {type: object, properties: {users: {type: array, \
+         items: {type: object, properties: {key: {type: string, format: password}}}}}}}}]",
     );
     for value in [
         "[{name: key, value: hunter77}]",
@@ -425,7 +433,8 @@ fn repeated_objects_are_warned_about() {
 #[test]
 fn the_api_schema_is_enforced_in_the_version_of_the_file() {
     // DEC-32
-    let wrong = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: One}\nspec:\n  topology:\n    class: ''\n    version: v1.33.0\n    controlPlane: {replica: 3}\n";
+    let wrong = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: One}\n\
+                 spec:\n  topology:\n    class: ''\n    version: v1.33.0\n    controlPlane: {replica: 3}\n";
     let folder = Folder::new(&[("cluster.yaml", wrong), ("fine.yaml", CLUSTER), ("class.yaml", &class(SIZE))]);
     let required = "CL-D-003 FieldValueRequired spec.topology.classRef.name";
     let schema = ["DEC-32 FieldValueInvalid metadata.name", "DEC-32 FieldValueInvalid spec.topology.class"];
@@ -460,7 +469,8 @@ fn variables_of_templates_are_named_or_resolved() {
     let (code, out, _) = folder.run(&["validate", "cluster.yaml", "class.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
     for line in [
-        "metadata.name holds the variable ${NAME}, which is not substituted: use --env NAME to take it from the environment",
+        "metadata.name holds the variable ${NAME}, which is not substituted: use --env NAME to take it from the \
+         environment",
         "spec.topology.version holds the variable ${VERSION}, which is not substituted",
     ] {
         assert!(out.contains(line), "{line:?} is missing in {out}");
@@ -506,7 +516,8 @@ fn defaults_are_written_as_the_webhook_would_store_them() {
 #[test]
 fn references_are_bound_to_a_namespace_that_the_file_names() {
     // DEC-3
-    let class = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: ClusterClass\nmetadata: {name: base}\nspec:\n  infrastructure: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t}}\n  controlPlane: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t, namespace: here}}\n";
+    let class = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: ClusterClass\nmetadata: {name: base}\n\
+                 spec:\n  infrastructure: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t}}\n  controlPlane: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t, namespace: here}}\n";
     let named = class.replace("{name: base}", "{name: base, namespace: here}");
     let folder = Folder::new(&[("class.yaml", class), ("named.yaml", &named)]);
     for (file, want) in [("class.yaml", json!(null)), ("named.yaml", json!("here"))] {

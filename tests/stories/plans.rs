@@ -70,13 +70,13 @@ fn plans_of_every_provider_shape_equal_their_golden_files() {
         let before = bundle(of_bundle.file_name().unwrap().to_str().unwrap());
         for folder in folders(&of_bundle) {
             count += 1;
-            let (code, said) = plan(&before, &edited(&before, &folder), &[]);
-            let said = format!("exit {code}\n{said}");
+            let (code, message) = plan(&before, &edited(&before, &folder), &[]);
+            let message = format!("exit {code}\n{message}");
             let path = folder.join("want.txt");
             if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
-                fs::write(&path, &said).unwrap();
-            } else if fs::read_to_string(&path).unwrap_or_default() != said {
-                wrong.push_str(&format!("{}:\n{said}\n", folder.display()));
+                fs::write(&path, &message).unwrap();
+            } else if fs::read_to_string(&path).unwrap_or_default() != message {
+                wrong.push_str(&format!("{}:\n{message}\n", folder.display()));
             }
         }
     }
@@ -115,10 +115,10 @@ fn a_plan_is_data() {
     let before = bundle("in-memory");
     let after =
         before.replace("replicas: 5", "replicas: 3").replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
-    let (code, said) = plan(&before, &after, &["-o", "json"]);
-    let said: Value = serde_json::from_str(&said).unwrap();
+    let (code, message) = plan(&before, &after, &["-o", "json"]);
+    let message: Value = serde_json::from_str(&message).unwrap();
     assert_eq!(code, 4);
-    let cluster = &said["clusters"][0];
+    let cluster = &message["clusters"][0];
     assert_eq!((&cluster["namespace"], &cluster["name"]), (&"default".into(), &"memo".into()));
     let steps: Vec<_> = cluster["steps"].as_array().unwrap().iter().map(|step| &step["action"]).collect();
     assert_eq!(steps, ["apply", "rotate", "apply"]);
@@ -127,7 +127,10 @@ fn a_plan_is_data() {
     assert_eq!((&change["from"], &change["to"]), (&"15s".into(), &"16s".into()));
     assert_eq!(change["because"], "DevMachineTemplate paper-clerk-machine");
     let roll = &cluster["rolls"][0];
-    let numbers = |removed: i64, replaced: i64| serde_json::json!({"replaced": replaced, "removed": removed, "added": 0, "outdatedUntilDeleted": 0, "atLeast": replaced});
+    let numbers = |removed: i64, replaced: i64| {
+        serde_json::json!({"replaced": replaced, "removed": removed, "added": 0,
+        "outdatedUntilDeleted": 0, "atLeast": replaced})
+    };
     assert_eq!((&roll["kind"], &roll["machines"]), (&"KubeadmControlPlane".into(), &numbers(2, 0)));
     let roll = &cluster["rolls"][1];
     assert_eq!(
@@ -135,8 +138,8 @@ fn a_plan_is_data() {
         (&"MachineDeployment".into(), &numbers(0, 4), &"assumed".into())
     );
     let summary = serde_json::json!({"clusters": 1, "changed": 1, "machines": numbers(2, 4), "deletedObjects": 0});
-    assert_eq!(said["summary"], summary);
-    assert_eq!((&said["complete"], &said["errors"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(message["summary"], summary);
+    assert_eq!((&message["complete"], &message["errors"]), (&true.into(), &serde_json::json!([])));
     let (_, markdown) = plan(&before, &after, &["-o", "markdown"]);
     assert!(markdown.starts_with("**1 of 1 Cluster changed: 4 machines replaced, 2 removed**\n"), "{markdown}");
     assert!(markdown.contains("| apply | KubeadmControlPlane memo-"), "{markdown}");
@@ -146,25 +149,25 @@ fn a_plan_is_data() {
 fn a_deleted_cluster_deletes_all_its_objects() {
     let before = bundle("in-memory");
     let at = before.find("---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\n").unwrap();
-    let (code, said) = plan(&before, &before[..at], &[]);
+    let (code, message) = plan(&before, &before[..at], &[]);
     assert_eq!(code, 5);
-    assert!(said.contains("delete Cluster memo: it is not among the new files"), "{said}");
-    assert!(said.contains("delete MachineDeployment memo-front-desk-"), "{said}");
+    assert!(message.contains("delete Cluster memo: it is not among the new files"), "{message}");
+    assert!(message.contains("delete MachineDeployment memo-front-desk-"), "{message}");
     assert!(
-        said.starts_with("1 of 1 Cluster changed: 0 machines replaced, 9 removed; ")
-            && said.contains(" objects deleted\n"),
-        "{said}"
+        message.starts_with("1 of 1 Cluster changed: 0 machines replaced, 9 removed; ")
+            && message.contains(" objects deleted\n"),
+        "{message}"
     );
 }
 
 #[test]
 fn a_change_that_would_be_denied_is_reported_as_denied() {
     let before = bundle("in-memory");
-    let (code, said) = plan(&before, &before.replace("version: v1.34.1", "version: v1.33.1"), &[]);
+    let (code, message) = plan(&before, &before.replace("version: v1.34.1", "version: v1.33.1"), &[]);
     assert_eq!(code, 1);
-    assert!(said.starts_with("denied: to.yaml:"), "{said}");
-    assert!(said.contains("UPG-005"), "{said}");
-    assert!(said.contains("; the change is denied\n"), "{said}");
+    assert!(message.starts_with("denied: to.yaml:"), "{message}");
+    assert!(message.contains("UPG-005"), "{message}");
+    assert!(message.contains("; the change is denied\n"), "{message}");
 }
 
 #[test]
@@ -183,18 +186,18 @@ fn a_cluster_that_is_larger_than_its_schema_allows_is_not_computed() {
     let large = small.replace(sets, &format!("{sets}{more}")).replace(pools, &format!("{pools}{more_pools}"));
     assert_eq!((small.matches(sets).count(), small.matches(pools).count()), (1, 1));
     for (before, after, side) in [(&small, &large, ""), (&large, &small, ", before the change")] {
-        let (code, said) = plan(before, after, &[]);
+        let (code, message) = plan(before, after, &[]);
         assert_eq!(code, 1, "{side}");
-        assert!(said.len() < 10_000, "{} bytes", said.len());
+        assert!(message.len() < 10_000, "{} bytes", message.len());
         // Every field, as `validate` says.
         for field in ["machineDeployments", "machinePools"] {
             let named = |line: &str| line.contains(side) && line.contains(&format!("spec.topology.workers.{field}: "));
             assert!(
-                said.lines().any(|line| named(line) && line.contains("must have at most 2000 items")),
-                "{field}: {said}"
+                message.lines().any(|line| named(line) && line.contains("must have at most 2000 items")),
+                "{field}: {message}"
             );
         }
-        assert!(said.contains("; the change is denied\n"), "{said}");
+        assert!(message.contains("; the change is denied\n"), "{message}");
     }
 }
 
@@ -203,10 +206,10 @@ fn a_cluster_that_cannot_be_planned_has_an_error() {
     let before = bundle("in-memory");
     let without = before.replace("name: paper-clerk-machine\nspec:", "name: paper-clerk-other\nspec:");
     assert_ne!(before, without);
-    let (code, said) = plan(&before, &without, &[]);
+    let (code, message) = plan(&before, &without, &[]);
     assert_eq!(code, 1);
     let want = "error: the template DevMachineTemplate default/paper-clerk-machine was not found";
-    assert!(said.contains(want) && said.contains("; 1 cannot be planned\n"), "{said}");
+    assert!(message.contains(want) && message.contains("; 1 cannot be planned\n"), "{message}");
     let output = command(&["plan", "--from", "nowhere.yaml", "--to", "nowhere.yaml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let output = command(&["plan", "--to", "nowhere.yaml"]).output().unwrap();
@@ -220,13 +223,13 @@ fn one_cluster_can_be_planned_alone() {
         .replace("\"memo\"", "\"other\"");
     let before = format!("{before}\n---\n{other}");
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
-    let (_, said) = plan(&before, &after, &[]);
-    assert!(said.starts_with("2 of 2 Clusters changed: 8 machines replaced\n"), "{said}");
-    let (_, said) = plan(&before, &after, &["--cluster", "other"]);
-    assert!(said.starts_with("1 of 1 Cluster changed: 4 machines replaced\n"), "{said}");
-    let (code, said) = plan(&before, &after, &["--cluster", "nobody"]);
+    let (_, message) = plan(&before, &after, &[]);
+    assert!(message.starts_with("2 of 2 Clusters changed: 8 machines replaced\n"), "{message}");
+    let (_, message) = plan(&before, &after, &["--cluster", "other"]);
+    assert!(message.starts_with("1 of 1 Cluster changed: 4 machines replaced\n"), "{message}");
+    let (code, message) = plan(&before, &after, &["--cluster", "nobody"]);
     assert_eq!(code, 2);
-    assert!(said.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{said}");
+    assert!(message.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{message}");
 }
 
 #[test]
@@ -275,7 +278,7 @@ fn the_contract_of_a_definition_without_a_label_is_assumed() {
     let folder = tempfile::tempdir().unwrap();
     let crds = folder.path().join("crds.yaml");
     fs::write(&crds, unlabelled(&["v1beta2"]).to_string()).unwrap();
-    let said = "CustomResourceDefinition kubeadmcontrolplanes.controlplane.cluster.x-k8s.io has no label cluster.x-k8s.io/<contract>: contract v1beta2 is assumed for version v1beta2\n";
+    let message = "CustomResourceDefinition kubeadmcontrolplanes.controlplane.cluster.x-k8s.io has no label cluster.x-k8s.io/<contract>: contract v1beta2 is assumed for version v1beta2\n";
     let render = |flags: &[&str]| {
         let mut render = command(&["render", "fixtures/providers/in-memory"]);
         let output = render.args(flags).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
@@ -284,12 +287,12 @@ fn the_contract_of_a_definition_without_a_label_is_assumed() {
     };
     let crds = crds.display().to_string();
     let (code, out, err) = render(&["--crds", &crds]);
-    assert_eq!((code, err), (0, format!("topologist: Cluster default/memo: {said}")));
+    assert_eq!((code, err), (0, format!("topologist: Cluster default/memo: {message}")));
     assert_eq!(out, render(&[]).1, "as without the definition");
     let before = bundle("in-memory");
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
     let (code, out) = plan(&before, &after, &["--crds", &crds]);
-    assert!(code == 4 && out.contains(said), "{out}");
+    assert!(code == 4 && out.contains(message), "{out}");
     // CS-08: on the cluster that this one was read from, its controller stops as well.
     let mut stored = unlabelled(&["v1beta2"]);
     stored["metadata"]["uid"] = "5a2c".into();
@@ -309,15 +312,16 @@ fn variables_of_an_extension_are_not_known_in_files() {
         before.replacen("\n    variables:\n", &format!("\n    variables:\n{values}"), 1)
     };
     let after = set("\"4\"");
-    let reason = "ClusterClass default/workshop, patch \"remote\": the variables of the extension \"discover.remote\" are not known offline";
-    let (code, said) = plan(&before, &after, &["-o", "json"]);
-    assert_eq!(code, 4, "{said}");
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&said["complete"], &said["clusters"][0]["errors"]), (&false.into(), &serde_json::json!([])));
-    let incomplete = said["incomplete"].as_array().unwrap();
+    let reason = "ClusterClass default/workshop, patch \"remote\": the variables of the extension \"discover.remote\" \
+                  are not known offline";
+    let (code, message) = plan(&before, &after, &["-o", "json"]);
+    assert_eq!(code, 4, "{message}");
+    let message: Value = serde_json::from_str(&message).unwrap();
+    assert_eq!((&message["complete"], &message["clusters"][0]["errors"]), (&false.into(), &serde_json::json!([])));
+    let incomplete = message["incomplete"].as_array().unwrap();
     assert_eq!(incomplete[0], format!("Cluster default/shed: {reason}"));
     assert_eq!(incomplete.len(), 2, "the patch itself is left out as well: {incomplete:?}");
-    assert_eq!(said["summary"]["machines"]["replaced"], 4, "patches with known variables are applied");
+    assert_eq!(message["summary"]["machines"]["replaced"], 4, "patches with known variables are applied");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.yaml");
@@ -333,8 +337,11 @@ fn variables_of_an_extension_are_not_known_in_files() {
     let (code, out, _) = run("validate");
     assert!(code == 0 && out.contains(&format!("  warning: {reason}\n")), "{out}");
     assert!(!out.contains("not reconciled"), "{out}");
-    let (code, said) = plan(&before, &set("[4]"), &[]);
-    assert!(code == 1 && said.contains("spec.topology.variables[kubeletVerbosity]"), "what is known is judged: {said}");
+    let (code, message) = plan(&before, &set("[4]"), &[]);
+    assert!(
+        code == 1 && message.contains("spec.topology.variables[kubeletVerbosity]"),
+        "what is known is judged: {message}"
+    );
 }
 
 #[test]
@@ -383,11 +390,11 @@ fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
     let folder = fixtures("embedded");
     let folder = folder.to_str().unwrap();
     let output = command(&["validate", folder, "--strict", "--fail-on-warnings"]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let message = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
-        (output.status.code(), said.lines().last()),
+        (output.status.code(), message.lines().last()),
         (Some(0), Some("2 checked, 2 allowed, 0 denied")),
-        "{said}"
+        "{message}"
     );
     let rendered = command(&["render", folder]).output().unwrap();
     let objects: Vec<Value> = yaml::documents(&String::from_utf8(rendered.stdout).unwrap())
@@ -424,8 +431,8 @@ fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
         ("name: blue\n        replicas: 2", "name: blue\n        replicas: 3", 3, "spec.replicas: 2 → 3"),
     ] {
         assert_eq!(before.matches(from).count(), 1, "{from}");
-        let (was, said) = plan(&before, &before.replace(from, to), &[]);
-        assert_eq!(was, code, "{from} to {to}: {said}");
-        assert!(said.contains(wanted), "{from} to {to}: {said}");
+        let (was, message) = plan(&before, &before.replace(from, to), &[]);
+        assert_eq!(was, code, "{from} to {to}: {message}");
+        assert!(message.contains(wanted), "{from} to {to}: {message}");
     }
 }

@@ -99,10 +99,10 @@ fn each_missing_program_is_named_with_how_to_install_it() {
 
 #[test]
 fn all_missing_packages_are_installed_by_one_command() {
-    let (_, said) = Machine::without(&["jq", "flock", "curl", "prlimit"]).check();
+    let (_, message) = Machine::without(&["jq", "flock", "curl", "prlimit"]).check();
     let want = "make test needs programs that are missing: curl, jq, flock, prlimit. To install them:\n  \
         apt-get update && apt-get install curl jq util-linux\n";
-    assert_eq!(said, want);
+    assert_eq!(message, want);
     let other = Machine::without(&["jq", "curl", "apt-get"]);
     assert!(other.check().1.ends_with("\n  packages: curl jq\n"), "{}", other.check().1);
     other.write("dnf", "exit 1");
@@ -116,23 +116,23 @@ fn an_old_go_is_not_enough() {
         [("go1.9.7", false), ("go1.99.1", true), ("devel go1.99-1a2b3c4 X:none", true), ("", false)]
     {
         machine.write("go", &format!("echo '{printed}'"));
-        let (code, said) = machine.check();
-        assert_eq!(code == Some(0), is_enough, "{printed}: {said}");
-        assert_eq!(said.contains("is too old). To install"), !is_enough, "{said}");
+        let (code, message) = machine.check();
+        assert_eq!(code == Some(0), is_enough, "{printed}: {message}");
+        assert_eq!(message.contains("is too old). To install"), !is_enough, "{message}");
     }
 }
 
 #[test]
 fn make_test_runs_nothing_on_a_machine_without_jq() {
     let machine = Machine::without(&["jq"]);
-    let (code, said) = machine.run("make", &["test"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("make test needs programs that are missing: jq. To install them:\n"), "{said}");
-    assert!(!machine.0.path().join("cargo.ran").exists(), "{said}");
+    let (code, message) = machine.run("make", &["test"]);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("make test needs programs that are missing: jq. To install them:\n"), "{message}");
+    assert!(!machine.0.path().join("cargo.ran").exists(), "{message}");
     // With jq it goes on.
     let whole = Machine::without(&[]);
-    let (_, said) = whole.run("make", &["test"]);
-    assert!(whole.0.path().join("cargo.ran").exists(), "{said}");
+    let (_, message) = whole.run("make", &["test"]);
+    assert!(whole.0.path().join("cargo.ran").exists(), "{message}");
 }
 
 #[test]

@@ -269,7 +269,8 @@ proptest! {
         let size = json!({"name": "size", "required": false, "schema": {"openAPIV3Schema": {"type": "string"}}});
         let errors = errors_of_class(&json!({"variables": [size], "patches": [{"name": "p", "definitions": [{
             "selector": selector,
-            "jsonPatches": [{"op": "add", "path": path, "value": 1}, {"op": "add", "path": "/spec/a", "valueFrom": {"variable": variable}}],
+            "jsonPatches": [{"op": "add", "path": path, "value": 1},
+                {"op": "add", "path": "/spec/a", "valueFrom": {"variable": variable}}],
         }]}]}));
         let is_refused = errors.iter().any(|(_, field)| field.ends_with("jsonPatches[0].path"));
         prop_assert_eq!(is_refused, is_addition_refused(&path), "{} {:?}", path, errors);

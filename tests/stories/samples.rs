@@ -16,8 +16,8 @@ fn classes(provider: &str) -> String {
 }
 
 fn planned(before: &str, after: &str) -> (i32, Value) {
-    let (code, said) = plan(before, after, &["-o", "json"]);
-    (code, serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}")))
+    let (code, message) = plan(before, after, &["-o", "json"]);
+    (code, serde_json::from_str(&message).unwrap_or_else(|_| panic!("{message}")))
 }
 
 /// The bundle with the definition of a variable that Clusters must set.
@@ -41,17 +41,17 @@ fn a_field_of_a_template_rolls_a_sample() {
     let before = classes("in-memory");
     let after = before.replace("\"startupDuration\":\"15s\"", "\"startupDuration\":\"16s\"");
     assert_ne!(before, after);
-    let (code, said) = planned(&before, &after);
+    let (code, message) = planned(&before, &after);
     assert_eq!(code, 4);
-    let sample = &said["clusters"][0];
+    let sample = &message["clusters"][0];
     assert_eq!((&sample["name"], &sample["sample"]), (&json!("sample-paper"), &json!(true)));
     assert_eq!(sample["rolls"][0]["machines"]["replaced"], 1, "{sample:#}");
     let change = &sample["steps"][0]["changes"][0];
     assert_eq!((&change["from"], &change["to"]), (&json!("15s"), &json!("16s")));
     let none = json!({"replaced": 0, "removed": 0, "added": 0, "outdatedUntilDeleted": 0, "atLeast": 0});
     let summary = json!({"clusters": 0, "changed": 0, "machines": none, "deletedObjects": 0});
-    assert_eq!(said["summary"], summary, "nothing runs");
-    assert_eq!(said["complete"], true);
+    assert_eq!(message["summary"], summary, "nothing runs");
+    assert_eq!(message["complete"], true);
     let title = "ClusterClass default/paper: sample Cluster default/sample-paper (v1.34.0) of the class, generated from its schemas\n";
     let (_, text) = plan(&before, &after, &[]);
     assert!(text.starts_with(&format!("1 of 1 sample Cluster changed\n\n{title}")), "{text}");
@@ -63,38 +63,42 @@ fn a_field_of_a_template_rolls_a_sample() {
 fn a_class_that_a_cluster_uses_has_no_sample() {
     let (before, without) = (bundle("in-memory"), classes("in-memory"));
     for (before, after) in [(&before, &before), (&before, &without), (&without, &before)] {
-        let (_, said) = planned(before, after);
-        assert_eq!(said["clusters"].as_array().unwrap().len(), 1);
-        assert_eq!((&said["clusters"][0]["name"], said.get("classes")), (&json!("memo"), None));
-        assert!(said["clusters"][0].get("sample").is_none(), "{said:#}");
+        let (_, message) = planned(before, after);
+        assert_eq!(message["clusters"].as_array().unwrap().len(), 1);
+        assert_eq!((&message["clusters"][0]["name"], message.get("classes")), (&json!("memo"), None));
+        assert!(message["clusters"][0].get("sample").is_none(), "{message:#}");
     }
     // A Cluster of that name does not lose it to a sample.
     let other = without.replace("\"name\":\"paper\"", "\"name\":\"spare\"");
     let both = format!("{}\n---\n{other}", bundle("in-memory").replace("\"memo\"", "\"sample-spare\""));
-    let (code, said) = planned(&both, &both);
-    let names: Vec<&Value> = said["clusters"].as_array().unwrap().iter().map(|cluster| &cluster["name"]).collect();
+    let (code, message) = planned(&both, &both);
+    let names: Vec<&Value> = message["clusters"].as_array().unwrap().iter().map(|cluster| &cluster["name"]).collect();
     assert_eq!((code, names), (0, vec![&json!("sample-2-spare"), &json!("sample-spare")]));
-    let (_, said) = plan(&both, &both, &["--cluster", "sample-2-spare"]);
-    assert_eq!(said, "1 sample Cluster, nothing changes\n");
-    let (_, said) = plan(&both, &both, &["--cluster", "sample-spare"]);
-    assert_eq!(said, "1 Cluster, nothing changes\n");
+    let (_, message) = plan(&both, &both, &["--cluster", "sample-2-spare"]);
+    assert_eq!(message, "1 sample Cluster, nothing changes\n");
+    let (_, message) = plan(&both, &both, &["--cluster", "sample-spare"]);
+    assert_eq!(message, "1 Cluster, nothing changes\n");
 }
 
 #[test]
 fn new_and_deleted_classes_are_listed() {
     let all = classes("docker");
     let rest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
-    let (code, said) = planned(rest, &all);
-    assert_eq!((code, &said["clusters"][0]["sample"]), (3, &json!(true)), "{said:#}");
-    let actions = said["clusters"][0]["steps"].as_array().unwrap().iter().map(|step| &step["action"]);
+    let (code, message) = planned(rest, &all);
+    assert_eq!((code, &message["clusters"][0]["sample"]), (3, &json!(true)), "{message:#}");
+    let actions = message["clusters"][0]["steps"].as_array().unwrap().iter().map(|step| &step["action"]);
     assert!(actions.clone().any(|action| action == "create") && actions.clone().all(|action| action != "delete"));
     let (_, text) = plan(rest, &all, &[]);
     assert!(
-        text.starts_with("1 of 1 sample Cluster changed\n\nClusterClass default/workshop is new: sample Cluster default/sample-workshop ("),
+        text.starts_with(
+            "1 of 1 sample Cluster changed\n\n\
+                          ClusterClass default/workshop is new: sample Cluster default/sample-workshop ("
+        ),
         "{text}"
     );
     let (code, text) = plan(&all, rest, &[]);
-    let want = "1 ClusterClass changed without a Cluster\n\nClusterClass default/workshop, which no Cluster uses, is deleted\n  delete ClusterClass workshop: it is not among the new files\n\nexit code 5: objects are deleted and not replaced\n";
+    let want = "1 ClusterClass changed without a Cluster\n\n\
+                ClusterClass default/workshop, which no Cluster uses, is deleted\n  delete ClusterClass workshop: it is not among the new files\n\nexit code 5: objects are deleted and not replaced\n";
     assert_eq!((code, &*text), (5, want));
 }
 
@@ -113,10 +117,10 @@ fn required_variables_get_a_value_of_their_schema() {
         let text = of(schema.clone());
         assert_eq!(plan(&text, &text, &[]), (0, "1 sample Cluster, nothing changes\n".to_owned()), "{schema}");
         // The sides do not have the same sample, since the old class does not know the variable; and the class differs.
-        let (code, said) = planned(plain, &text);
-        assert_eq!((code, &said["complete"]), (3, &json!(true)), "{said:#}");
-        assert_eq!(said["classes"][0]["steps"][0]["changes"][0]["path"], "spec.variables");
-        let warning = said["clusters"][0]["warnings"][0].as_str().unwrap();
+        let (code, message) = planned(plain, &text);
+        assert_eq!((code, &message["complete"]), (3, &json!(true)), "{message:#}");
+        assert_eq!(message["classes"][0]["steps"][0]["changes"][0]["path"], "spec.variables");
+        let warning = message["clusters"][0]["warnings"][0].as_str().unwrap();
         assert!(
             warning
                 .starts_with("the sample differs before and after the change, because no sample is valid for both: "),
@@ -130,20 +134,21 @@ fn without_a_sample_templates_and_patches_are_compared() {
     let rule = json!({"type": "string", "x-kubernetes-validations": [{"rule": "self.size() * self.size() == 1849"}]});
     let variable = json!({"name": "site", "required": true, "schema": {"openAPIV3Schema": rule}});
     let before = with_variable(&classes("in-memory"), &variable);
-    let reason = "cannot generate a sample Cluster of ClusterClass default/paper, which no Cluster uses: before the change: no valid value was found for the variable site: ";
+    let reason = "cannot generate a sample Cluster of ClusterClass default/paper, which no Cluster uses: before the \
+                  change: no valid value was found for the variable site: ";
     let help = "; add an example or a default to its schema, or a Cluster of the class to the files";
-    let (code, said) = planned(&before, &before);
-    let told = said["incomplete"][0].as_str().unwrap();
-    assert!(told.starts_with(reason) && told.ends_with(help), "{told}");
-    assert_eq!((code, &said["complete"], &said["clusters"]), (0, &json!(false), &json!([])));
-    assert!(said.get("classes").is_none(), "{said:#}");
+    let (code, message) = planned(&before, &before);
+    let reported = message["incomplete"][0].as_str().unwrap();
+    assert!(reported.starts_with(reason) && reported.ends_with(help), "{reported}");
+    assert_eq!((code, &message["complete"], &message["clusters"]), (0, &json!(false), &json!([])));
+    assert!(message.get("classes").is_none(), "{message:#}");
 
     let after = before
         .replace("\"startupDuration\":\"15s\"", "\"startupDuration\":\"16s\"")
         .replace("\"class\":\"clerk\"", "\"class\":\"clerk\",\"minReadySeconds\":5");
-    let (code, said) = planned(&before, &after);
-    assert_eq!((code, &said["complete"]), (3, &json!(false)));
-    let steps = said["classes"][0]["steps"].as_array().unwrap();
+    let (code, message) = planned(&before, &after);
+    assert_eq!((code, &message["complete"]), (3, &json!(false)));
+    let steps = message["classes"][0]["steps"].as_array().unwrap();
     let changes: Vec<Value> = steps
         .iter()
         .map(|step| {
@@ -160,7 +165,7 @@ fn without_a_sample_templates_and_patches_are_compared() {
             ["apply", "DevMachineTemplate", "paper-clerk-machine", duration, "15s", "16s"],
         ])
     );
-    assert_eq!(said["summary"]["machines"]["replaced"], 0);
+    assert_eq!(message["summary"]["machines"]["replaced"], 0);
     let (_, text) = plan(&before, &after, &[]);
     assert!(text.starts_with("1 ClusterClass changed without a Cluster\n"), "{text}");
 }
@@ -175,15 +180,15 @@ fn a_difference_that_a_sample_does_not_show_is_listed() {
     other["class"] = json!("scribe");
     class["spec"]["workers"]["machineDeployments"].as_array_mut().unwrap().push(other);
     let after: String = documents.iter().map(|object| format!("{object}\n---\n")).collect();
-    let (code, said) = plan(&before, &after, &[]);
+    let (code, message) = plan(&before, &after, &[]);
     assert_eq!(code, 3);
-    assert!(said.contains("spec.workers.machineDeployments[scribe]: nothing → "), "{said}");
+    assert!(message.contains("spec.workers.machineDeployments[scribe]: nothing → "), "{message}");
     assert!(
-        said.starts_with("1 sample Cluster, nothing changes; 1 ClusterClass changed without a Cluster\n"),
-        "{said}"
+        message.starts_with("1 sample Cluster, nothing changes; 1 ClusterClass changed without a Cluster\n"),
+        "{message}"
     );
-    let (code, said) = plan(&after, &before, &[]);
-    assert_eq!(code, 3, "the sample is that of the new class, which does not know the other workers: {said}");
+    let (code, message) = plan(&after, &before, &[]);
+    assert_eq!(code, 3, "the sample is that of the new class, which does not know the other workers: {message}");
 }
 
 #[test]
@@ -191,16 +196,16 @@ fn a_template_that_is_missing_now_is_an_error() {
     let before = classes("in-memory");
     let after = before.replace("\"metadata\":{\"name\":\"paper-clerk-machine\"}", "\"metadata\":{\"name\":\"other\"}");
     assert_ne!(before, after);
-    let (code, said) = plan(&before, &after, &[]);
+    let (code, message) = plan(&before, &after, &[]);
     assert_eq!(code, 1);
     assert!(
-        said.contains("error: the template DevMachineTemplate default/paper-clerk-machine was not found"),
-        "{said}"
+        message.contains("error: the template DevMachineTemplate default/paper-clerk-machine was not found"),
+        "{message}"
     );
     // It was missing before: no edit of the class is to blame.
-    let (code, said) = plan(&after, &after, &[]);
+    let (code, message) = plan(&after, &after, &[]);
     assert_eq!(code, 0);
-    assert!(said.contains("not complete: ") && said.contains("paper-clerk-machine was not found"), "{said}");
+    assert!(message.contains("not complete: ") && message.contains("paper-clerk-machine was not found"), "{message}");
 }
 
 #[test]
@@ -213,11 +218,11 @@ fn passwords_of_a_class_are_not_shown() {
             &json!({"name": "token", "required": false, "schema": {"openAPIV3Schema": schema}}),
         )
     };
-    let (code, said) = plan(&of("hunter22"), &of("hunter33"), &[]);
+    let (code, message) = plan(&of("hunter22"), &of("hunter33"), &[]);
     assert_eq!(code, 3);
     assert!(
-        said.contains("spec.variables[token].schema.openAPIV3Schema.default: \"(sensitive)\" → \"(sensitive)\""),
-        "{said}"
+        message.contains("spec.variables[token].schema.openAPIV3Schema.default: \"(sensitive)\" → \"(sensitive)\""),
+        "{message}"
     );
-    assert!(!said.contains("hunter"), "{said}");
+    assert!(!message.contains("hunter"), "{message}");
 }

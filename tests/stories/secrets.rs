@@ -16,12 +16,14 @@ use crate::harness::server::command;
 const SECRET: &str = "hunter2";
 
 fn class(variables: &Value) -> Value {
-    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": "class", "namespace": "ns"},
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+        "metadata": {"name": "class", "namespace": "ns"},
         "spec": {
             "infrastructure": {"templateRef":
                 {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevClusterTemplate", "name": "t"}},
             "controlPlane": {"templateRef":
-                {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate", "name": "t"}},
+                {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+                    "name": "t"}},
             "variables": variables}})
 }
 
@@ -72,8 +74,8 @@ fn printed(new: &[Value], old: &[Value], flags: &[&str]) -> (String, Vec<Value>,
     let default = command(&["default", "new.json"]).current_dir(folder.path()).output().unwrap();
     let rows = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}{complaints}"));
     // What `default` prints is applied, so passwords stay in it; what it says of objects that are denied is not.
-    let said = String::from_utf8(default.stderr).unwrap();
-    (format!("{text}{complaints}{json}{said}"), rows, code.unwrap())
+    let message = String::from_utf8(default.stderr).unwrap();
+    (format!("{text}{complaints}{json}{message}"), rows, code.unwrap())
 }
 
 #[test]
@@ -117,7 +119,8 @@ fn no_denial_of_a_definition_shows_a_password() {
     let object = |default: Value| {
         variable(
             "login",
-            &json!({"type": "object", "default": default, "properties": {"p": {"type": "string", "format": "password"}}}),
+            &json!({"type": "object", "default": default,
+                "properties": {"p": {"type": "string", "format": "password"}}}),
         )
     };
     for (rule, variable) in [
@@ -149,14 +152,15 @@ fn clusters_that_no_longer_fit_are_named_and_their_passwords_are_not() {
         let (all, rows, _) = printed(&[new.clone(), user.clone()], &[old.clone(), user.clone()], flags);
         assert!(!all.contains(SECRET), "{all}");
         let of_class = &rows[0];
-        let said = if flags.is_empty() { &of_class["errors"] } else { &of_class["warnings"] };
-        assert!(said.to_string().contains("one"), "{of_class}");
+        let message = if flags.is_empty() { &of_class["errors"] } else { &of_class["warnings"] };
+        assert!(message.to_string().contains("one"), "{of_class}");
     }
 }
 
 #[test]
 fn a_patch_is_printed_without_passwords_and_answered_with_them() {
-    let schema = json!({"type": "object", "default": {}, "properties": {"password": {"type": "string", "format": "password",
+    let schema = json!({"type": "object", "default": {},
+        "properties": {"password": {"type": "string", "format": "password",
         "default": SECRET}, "user": {"type": "string"}}});
     let plain = json!({"type": "string", "default": "plain"});
     let definitions = json!([variable("login", &schema), variable("note", &plain)]);
@@ -215,7 +219,8 @@ fn defaulted(class: &Value, cluster: &Value) -> Verdict {
 #[test]
 fn warnings_and_audit_annotations_show_no_password() {
     // DEC-38
-    let values = json!([{"name": "token", "value": SECRET}, {"name": "login", "value": {"user": "root", "password": SECRET}},
+    let values = json!([{"name": "token", "value": SECRET},
+        {"name": "login", "value": {"user": "root", "password": SECRET}},
         {"name": "tokn", "value": SECRET}]);
     let verdict = defaulted(&class(&definitions()), &cluster(&values)).softened();
     let answer = serde_json::to_string(&verdict.response("uid").unwrap().into_review()).unwrap();

@@ -174,18 +174,18 @@ async fn a_version_change_is_judged_by_the_control_plane_that_was_loaded() {
         response(&body)["status"]["message"].as_str().unwrap().to_owned()
     };
     // UPG-008: what was not started has no version that could change.
-    let said = message(&serve(&[]), &change).await;
-    assert!(said.contains("the Cluster has no controlPlaneRef yet"), "{said}");
+    let denial = message(&serve(&[]), &change).await;
+    assert!(denial.contains("the Cluster has no controlPlaneRef yet"), "{denial}");
 
     let reference = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "x"});
     for object in ["object", "oldObject"] {
         change["request"][object]["spec"]["controlPlaneRef"] = reference.clone();
     }
-    let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, \
-        labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
+    let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
+        {name: x, labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
         spec: {version: v1.33.5}, status: {version: v1.32.0}}";
-    let said = message(&serve_also(control_plane), &change).await;
-    assert!(said.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{said}");
+    let denial = message(&serve_also(control_plane), &change).await;
+    assert!(denial.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{denial}");
 }
 
 #[tokio::test]
@@ -439,7 +439,8 @@ fn a_request_that_fails_is_logged_by_the_program_alone() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let (cluster, context) = (json!({"server": format!("http://{free}")}), json!({"cluster": "c", "user": "u"}));
-    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "users": [{"name": "u", "user": {}}],
         "clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "c", "context": context}]});
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
     make_certificates(folder.path());
@@ -447,11 +448,7 @@ fn a_request_that_fails_is_logged_by_the_program_alone() {
     let (kubeconfig, certificate, key) = (path("kubeconfig"), path("tls.crt"), path("tls.key"));
     let arguments = ["--kubeconfig", &kubeconfig, "--controllers=none", "--tls-cert", &certificate, "--tls-key", &key];
     let served = Topologist::serve(&arguments);
-    let deadline = std::time::Instant::now() + SOON;
-    while !served.log_text().contains("\"WARN\"") {
-        assert!(std::time::Instant::now() < deadline, "{}", served.log_text());
-        std::thread::yield_now();
-    }
+    wait::until("it warns", SOON, || served.log_text().contains("\"WARN\""), || served.log_text());
     assert!(!served.log_text().contains("kube_client"), "{}", served.log_text());
 }
 
@@ -623,10 +620,10 @@ async fn cluster_reviews_stay_fast_while_hostile_classes_are_judged() {
     }
     let mut times = Vec::new();
     while !hostile.iter().all(tokio::task::JoinHandle::is_finished) {
-        let asked = Instant::now();
+        let begun_at = Instant::now();
         let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
         assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &json!(true)), "{body}");
-        times.push(asked.elapsed());
+        times.push(begun_at.elapsed());
     }
     for task in hostile {
         task.await.unwrap();

@@ -108,9 +108,9 @@ fn count(report: &Value, is_counted: impl Fn(&Value) -> bool) -> usize {
 fn a_new_cluster_runs_with_its_machines() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 2)]));
-    let told = story.run(&["a.yaml", "-o", "json"]);
-    let report = told.json();
-    assert_eq!(told.code, 0, "{}", told.err);
+    let outcome = story.run(&["a.yaml", "-o", "json"]);
+    let report = outcome.json();
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
     assert_eq!(report["summary"]["clusters"], 1);
     assert_eq!(report["summary"]["stuck"], 0);
     assert_eq!(report["summary"]["peakMachines"], 5);
@@ -135,9 +135,9 @@ fn an_upgrade_over_two_minors_replaces_the_control_plane_twice_and_holds_workers
     story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0")]));
     for (name, version, replaced) in [("one.yaml", "v1.33.5", 3 + 2), ("two.yaml", "v1.34.2", 6 + 2)] {
         story.file(name, world(&[at(cluster("blue", 2), version)]));
-        let told = story.run(&["a.yaml", "--to", name, "-o", "json"]);
-        let report = told.json();
-        assert_eq!(told.code, 0, "{}", told.err);
+        let outcome = story.run(&["a.yaml", "--to", name, "-o", "json"]);
+        let report = outcome.json();
+        assert_eq!(outcome.code, 0, "{}", outcome.err);
         let made = count(&report, |machine| machine["made"].is_i64());
         assert_eq!(made, count(&report, |machine| machine["gone"].is_i64()), "{name}");
         assert!(made >= replaced, "{name}: {made} machines are made");
@@ -173,9 +173,9 @@ fn a_cluster_that_the_change_leaves_out_is_deleted() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 2), cluster("green", 1)]));
     story.file("b.yaml", world(&[cluster("green", 1)]));
-    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
-    let report = told.json();
-    assert_eq!(told.code, 0, "{}", told.err);
+    let outcome = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+    let report = outcome.json();
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
     assert_eq!(count(&report, |machine| machine["gone"].is_i64()), 5);
     let events = report["clusters"][0]["events"].as_array().unwrap();
     assert!(events.iter().any(|event| event["kind"] == "Cluster" && event["what"] == "gone"));
@@ -188,12 +188,15 @@ fn a_machine_that_fails_is_named_with_its_reason_and_a_way_out() {
     story.file("a.yaml", world(&[cluster("blue", 2)]));
     for (what, reason) in [("bootstrap", "ootstrap"), ("infrastructure", "nfrastructure"), ("node", "ode")] {
         story.file("timings.yaml", format!("failures:\n- cluster: blue\n  what: {what}\n"));
-        let told = story.run(&["a.yaml", "--timings", "timings.yaml", "--limit", "20m"]);
-        assert_eq!(told.code, 1, "{what}: {}", told.out);
-        let stuck =
-            told.out.lines().find(|line| line.trim().starts_with("Stuck: ")).unwrap_or_else(|| panic!("{}", told.out));
+        let outcome = story.run(&["a.yaml", "--timings", "timings.yaml", "--limit", "20m"]);
+        assert_eq!(outcome.code, 1, "{what}: {}", outcome.out);
+        let stuck = outcome
+            .out
+            .lines()
+            .find(|line| line.trim().starts_with("Stuck: "))
+            .unwrap_or_else(|| panic!("{}", outcome.out));
         assert!(stuck.contains("Machine blue-") && stuck.contains(reason), "{what}: {stuck}");
-        assert!(told.out.contains("help: "), "{}", told.out);
+        assert!(outcome.out.contains("help: "), "{}", outcome.out);
     }
 }
 
@@ -210,10 +213,10 @@ fn one_machine_that_never_runs_is_named_although_its_cluster_is_available() {
     for (machine, files) in [(2, &["a.yaml"][..]), (6, &["a.yaml", "--to", "b.yaml"])] {
         let failure = format!("failures:\n- cluster: default/blue\n  machine: {machine}\n  what: nodeReady\n");
         story.file("timings.yaml", failure);
-        let told = story.run(&[files, &["--timings", "timings.yaml", "--limit", "30m"]].concat());
-        assert_eq!(told.code, 1, "{machine}: {}", told.out);
-        assert!(told.out.contains("Stuck: Machine blue-"), "{machine}: {}", told.out);
-        assert!(told.out.contains("help: remove the failures from the file of --timings"), "{}", told.out);
+        let outcome = story.run(&[files, &["--timings", "timings.yaml", "--limit", "30m"]].concat());
+        assert_eq!(outcome.code, 1, "{machine}: {}", outcome.out);
+        assert!(outcome.out.contains("Stuck: Machine blue-"), "{machine}: {}", outcome.out);
+        assert!(outcome.out.contains("help: remove the failures from the file of --timings"), "{}", outcome.out);
     }
 }
 
@@ -222,29 +225,29 @@ fn a_machine_that_a_health_check_replaces_goes_with_a_reason() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 2)]));
     story.file("timings.yaml", "failures: [{machine: 2, what: nodeReady}]\n");
-    let told = story.run(&["a.yaml", "--timings", "timings.yaml"]);
-    assert_eq!(told.code, 0, "{}", told.out);
-    assert!(told.out.contains("gone (unhealthy: "), "{}", told.out);
+    let outcome = story.run(&["a.yaml", "--timings", "timings.yaml"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.out);
+    assert!(outcome.out.contains("gone (unhealthy: "), "{}", outcome.out);
 }
 
 #[test]
 fn one_large_cluster_shows_on_a_terminal_how_far_it_is() {
     let story = Story::new();
     // As many workers as keep this machine busy for longer than the time in which nothing is shown.
-    let said = [60, 120, 240].into_iter().find_map(|workers| {
+    let message = [60, 120, 240].into_iter().find_map(|workers| {
         let file = story.file("a.yaml", world(&[cluster("blue", workers)]));
-        let said = on_terminal(command(&["simulate"]).arg(file), true, 0);
-        (!said.is_empty()).then_some(said)
+        let message = on_terminal(command(&["simulate"]).arg(file), true, 0);
+        (!message.is_empty()).then_some(message)
     });
-    assert!(said.as_ref().is_some_and(|said| said.contains("s simulated")), "{said:?}");
+    assert!(message.as_ref().is_some_and(|message| message.contains("s simulated")), "{message:?}");
 }
 
 #[test]
 fn nothing_is_left_to_do_for_a_cluster_that_runs() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 1)]));
-    let told = story.run(&["a.yaml", "--to", "a.yaml"]);
-    assert_eq!((told.code, &*told.out), (0, "1 Cluster: nothing is left to do\n"), "{}", told.err);
+    let outcome = story.run(&["a.yaml", "--to", "a.yaml"]);
+    assert_eq!((outcome.code, &*outcome.out), (0, "1 Cluster: nothing is left to do\n"), "{}", outcome.err);
 }
 
 #[test]
@@ -260,9 +263,10 @@ fn waits_of_several_clusters_name_none_of_their_objects() {
     let clusters = [two("blue", [1, 1]), two("green", [1, 2])];
     story.file("a.yaml", world(&clusters));
     story.file("b.yaml", world(&clusters.map(|cluster| at(cluster, "v1.34.0"))));
-    let told = story.run(&["a.yaml", "--to", "b.yaml"]);
-    let totals = told.out.split("\n\nCluster").next().unwrap();
-    let used_up = totals.lines().find(|line| line.contains("is used up by")).unwrap_or_else(|| panic!("{}", told.out));
+    let outcome = story.run(&["a.yaml", "--to", "b.yaml"]);
+    let totals = outcome.out.split("\n\nCluster").next().unwrap();
+    let used_up =
+        totals.lines().find(|line| line.contains("is used up by")).unwrap_or_else(|| panic!("{}", outcome.out));
     assert!(used_up.contains(" of 2 Clusters: ") && used_up.ends_with("is used up by …"), "{used_up}");
 }
 
@@ -271,10 +275,14 @@ fn failures_of_clusters_that_do_not_exist_are_told() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 1)]));
     story.file("timings.yaml", "failures: [{cluster: blau, what: node}, {cluster: other/blue, what: node}]\n");
-    let told = story.run(&["a.yaml", "--timings", "timings.yaml"]);
-    assert_eq!(told.code, 0, "{}", told.out);
+    let outcome = story.run(&["a.yaml", "--timings", "timings.yaml"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.out);
     for name in ["blau", "other/blue"] {
-        assert!(told.err.contains(&format!("no Cluster is named {name:?} (failures in --timings)")), "{}", told.err);
+        assert!(
+            outcome.err.contains(&format!("no Cluster is named {name:?} (failures in --timings)")),
+            "{}",
+            outcome.err
+        );
     }
 }
 
@@ -286,12 +294,12 @@ fn failures_of_machines_that_are_never_made_are_told() {
         story.file("timings.yaml", format!("failures: [{{cluster: blue, machine: {number}, what: node}}]\n"));
         story.run(&["a.yaml", "--timings", "timings.yaml", "--limit", "1h"])
     };
-    let told = numbered(3);
+    let outcome = numbered(3);
     let want = "no machine has the number 3 (failures in --timings): there were at most 2 in a Cluster\n";
-    assert!(told.code == 0 && told.err.contains(want), "{}{}", told.out, told.err);
-    let told = numbered(2);
-    assert!(told.code == 1 && !told.err.contains("no machine"), "{}{}", told.out, told.err);
-    assert!(!told.out.contains("Durations are defaults"), "{}", told.out);
+    assert!(outcome.code == 0 && outcome.err.contains(want), "{}{}", outcome.out, outcome.err);
+    let outcome = numbered(2);
+    assert!(outcome.code == 1 && !outcome.err.contains("no machine"), "{}{}", outcome.out, outcome.err);
+    assert!(!outcome.out.contains("Durations are defaults"), "{}", outcome.out);
 }
 
 #[test]
@@ -300,11 +308,11 @@ fn a_class_that_does_not_exist_is_not_a_matter_of_time() {
     let mut lost = cluster("blue", 1);
     lost["spec"]["topology"]["classRef"]["name"] = json!("lost");
     story.file("a.yaml", world(&[lost]));
-    let told = story.run(&["a.yaml"]);
-    assert_eq!(told.code, 1, "{}", told.out);
+    let outcome = story.run(&["a.yaml"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.out);
     let way_out = "help: add the ClusterClass to the files, or correct spec.topology.classRef";
-    assert!(told.out.contains("lost was not found") && told.out.contains(way_out), "{}", told.out);
-    assert!(!told.out.contains("--limit"), "{}", told.out);
+    assert!(outcome.out.contains("lost was not found") && outcome.out.contains(way_out), "{}", outcome.out);
+    assert!(!outcome.out.contains("--limit"), "{}", outcome.out);
 }
 
 #[test]
@@ -313,10 +321,10 @@ fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
     let mut paused = cluster("blue", 1);
     paused["spec"]["paused"] = json!(true);
     story.file("a.yaml", world(&[paused]));
-    let told = story.run(&["a.yaml"]);
-    assert_eq!(told.code, 1);
-    assert!(told.out.contains("Stuck: Cluster blue: spec.paused is true"), "{}", told.out);
-    assert!(told.out.contains("help: remove spec.paused from the Cluster"), "{}", told.out);
+    let outcome = story.run(&["a.yaml"]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.out.contains("Stuck: Cluster blue: spec.paused is true"), "{}", outcome.out);
+    assert!(outcome.out.contains("help: remove spec.paused from the Cluster"), "{}", outcome.out);
 }
 
 #[test]
@@ -329,13 +337,13 @@ fn outputs_replace_links_and_not_what_they_lead_to() {
     for name in ["page.html", "objects.yaml"] {
         symlink("kept", path(name)).unwrap();
     }
-    let told = story.run(&["a.yaml", "--html", "page.html", "--objects", "objects.yaml"]);
-    assert_eq!(told.code, 0, "{}", told.err);
+    let outcome = story.run(&["a.yaml", "--html", "page.html", "--objects", "objects.yaml"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
     assert_eq!(fs::read_to_string(path("kept")).unwrap(), "kept");
     assert!(fs::read_to_string(path("page.html")).unwrap().starts_with("<!DOCTYPE html>"));
     assert!(fs::symlink_metadata(path("objects.yaml")).unwrap().is_file());
-    let told = story.run(&["a.yaml", "-o", "json", "--html", "/dev/stdout"]);
-    assert!(told.code == 0 && told.out.starts_with("<!DOCTYPE html>"), "a pipe is written to: {}", told.err);
+    let outcome = story.run(&["a.yaml", "-o", "json", "--html", "/dev/stdout"]);
+    assert!(outcome.code == 0 && outcome.out.starts_with("<!DOCTYPE html>"), "a pipe is written to: {}", outcome.err);
     assert_eq!(fs::read_dir(story.folder.path()).unwrap().count(), 4, "nothing is left over");
 }
 
@@ -357,10 +365,10 @@ fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
         (&["a.yaml", "--html", "none/page.html"], 2, "cannot write none/page.html (--html)"),
         (&["a.yaml", "--to", "older.yaml"], 1, "denied: "),
     ] {
-        let told = story.run(arguments);
-        assert_eq!(told.code, code, "{arguments:?}: {}", told.err);
-        assert!(told.err.contains(wanted), "{arguments:?}: {}", told.err);
-        assert_eq!(told.out, "", "{arguments:?}");
+        let outcome = story.run(arguments);
+        assert_eq!(outcome.code, code, "{arguments:?}: {}", outcome.err);
+        assert!(outcome.err.contains(wanted), "{arguments:?}: {}", outcome.err);
+        assert_eq!(outcome.out, "", "{arguments:?}");
     }
     assert_eq!(story.run(&["class.yaml", "--allow-empty"]).code, 0);
 }
@@ -372,10 +380,10 @@ fn more_machines_than_a_simulation_follows_are_refused_at_once() {
     story.file("b.yaml", world(&[cluster("blue", 2_000_000_000)]));
     let wanted = "machines, and a simulation follows 10000 at most";
     for arguments in [&["b.yaml"][..], &["a.yaml", "--to", "b.yaml"]] {
-        let told = story.run(arguments);
-        assert_eq!(told.code, 1, "{arguments:?}: {}", told.err);
-        assert!(told.out.contains("Stuck: it asks for 20") && told.out.contains(wanted), "{}", told.out);
-        assert!(told.out.contains("help: simulate the Cluster with fewer replicas"), "{}", told.out);
+        let outcome = story.run(arguments);
+        assert_eq!(outcome.code, 1, "{arguments:?}: {}", outcome.err);
+        assert!(outcome.out.contains("Stuck: it asks for 20") && outcome.out.contains(wanted), "{}", outcome.out);
+        assert!(outcome.out.contains("help: simulate the Cluster with fewer replicas"), "{}", outcome.out);
     }
 }
 
@@ -383,9 +391,9 @@ fn more_machines_than_a_simulation_follows_are_refused_at_once() {
 fn a_limit_ends_a_rollout_that_takes_longer() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 1)]));
-    let told = story.run(&["a.yaml", "--limit", "3s"]);
-    assert_eq!(told.code, 1);
-    assert!(told.out.contains("the time of --limit is over"), "{}", told.out);
+    let outcome = story.run(&["a.yaml", "--limit", "3s"]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.out.contains("the time of --limit is over"), "{}", outcome.out);
 }
 
 #[test]
@@ -415,13 +423,13 @@ fn clusters_with_the_same_timeline_are_one_group() {
     };
     story.file("a.yaml", clusters("v1.33.0"));
     story.file("b.yaml", clusters("v1.34.0"));
-    let told = story.run(&["a.yaml", "--to", "b.yaml"]);
-    assert!(told.out.starts_with("23 Clusters in "), "{}", told.out);
-    assert!(told.out.contains("\n22 Clusters with the same timeline: "), "{}", told.out);
-    assert!(told.out.contains("default/fleet-19 and 2 more (--all lists them)"), "{}", told.out);
-    assert!(!told.out.contains("default/fleet-20"), "{}", told.out);
-    assert!(told.out.contains("\nCluster default/other: "), "{}", told.out);
-    assert!(told.out.contains("\nWaiting:\n"), "{}", told.out);
+    let outcome = story.run(&["a.yaml", "--to", "b.yaml"]);
+    assert!(outcome.out.starts_with("23 Clusters in "), "{}", outcome.out);
+    assert!(outcome.out.contains("\n22 Clusters with the same timeline: "), "{}", outcome.out);
+    assert!(outcome.out.contains("default/fleet-19 and 2 more (--all lists them)"), "{}", outcome.out);
+    assert!(!outcome.out.contains("default/fleet-20"), "{}", outcome.out);
+    assert!(outcome.out.contains("\nCluster default/other: "), "{}", outcome.out);
+    assert!(outcome.out.contains("\nWaiting:\n"), "{}", outcome.out);
     assert!(story.run(&["a.yaml", "--to", "b.yaml", "--all"]).out.contains("default/fleet-21"));
     let report = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]).json();
     let sizes: Vec<usize> =
@@ -504,8 +512,8 @@ fn a_cluster_of_every_provider_rolls_out_and_upgrades() {
 /// A simulation of files, with the objects at its end in `running.yaml`, together with the classes and templates of the
 /// files.
 fn run_up(story: &Story, files: &str) {
-    let told = story.run(&[files, "--objects", "objects.yaml", "-o", "json"]);
-    assert_eq!(told.code, 0, "{}", told.err);
+    let outcome = story.run(&[files, "--objects", "objects.yaml", "-o", "json"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
     let text = |name: &str| fs::read_to_string(story.folder.path().join(name)).unwrap();
     let is_class = |object: &Value| object["kind"] != "Cluster";
     let mut all: Vec<Value> = documents(&text(files)).into_iter().filter(is_class).collect();
@@ -564,15 +572,15 @@ fn what_waits_before_a_change_still_waits_after_it() {
     waiting["spec"]["topology"]["workers"]["machineDeployments"][0]["metadata"] =
         json!({"annotations": {"topology.cluster.x-k8s.io/defer-upgrade": ""}});
     story.file("b.yaml", world(std::slice::from_ref(&waiting)));
-    let told =
+    let outcome =
         story.run(&["running.yaml", "--to", "b.yaml", "-o", "json", "--objects", "objects.yaml", "--limit", "1h"]);
-    assert_eq!(told.code, 1, "{}", told.err);
+    assert_eq!(outcome.code, 1, "{}", outcome.err);
     let held = |report: &Value| -> Vec<Value> {
         let all = report["clusters"][0]["held"].as_array().unwrap().iter();
         all.filter(|one| one["until"].is_null()).cloned().collect()
     };
-    let before = held(&told.json());
-    assert!(!before.is_empty(), "{}", told.out);
+    let before = held(&outcome.json());
+    assert!(!before.is_empty(), "{}", outcome.out);
     let mut all: Vec<Value> = embedded("class.yaml");
     all.extend(documents(&fs::read_to_string(story.folder.path().join("objects.yaml")).unwrap()));
     story.file("running.yaml", written(&all));
@@ -589,7 +597,7 @@ fn workers_wait_for_the_control_plane() {
     // MA-17.2, CT-18.3, CT-19.3
     let story = Story::new();
     let mut cluster = small("demo");
-    let told = |cluster: &Value| {
+    let outcome = |cluster: &Value| {
         story.file("a.yaml", world(std::slice::from_ref(cluster)));
         let report = story.run(&["a.yaml", "-o", "json"]).json()["clusters"][0].clone();
         let machines = report["machines"].as_array().unwrap();
@@ -598,7 +606,7 @@ fn workers_wait_for_the_control_plane() {
         let held = report["held"].as_array().unwrap().iter().filter(|held| held["from"] != held["until"]);
         (held.cloned().collect::<Vec<_>>(), running, made)
     };
-    let (held, running, made) = told(&cluster);
+    let (held, running, made) = outcome(&cluster);
     let reason = held[0]["reason"].as_str().unwrap();
     assert!(reason.contains("is being provisioned (\"ControlPlaneIsStable\""), "{held:#?}");
     assert_eq!((held.len(), &held[0]["kind"], &held[0]["from"]), (1, &json!("MachineSet"), &json!(0)));
@@ -606,7 +614,7 @@ fn workers_wait_for_the_control_plane() {
 
     cluster["spec"]["topology"]["workers"]["machineDeployments"][0]["metadata"] =
         json!({"annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"}});
-    let (held, running, made) = told(&cluster);
+    let (held, running, made) = outcome(&cluster);
     assert_eq!(made, 0, "without the checks it is made at once");
     let reasons: Vec<_> =
         held.iter().map(|one| (one["kind"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect();
@@ -637,15 +645,15 @@ fn a_worker_set_that_runs_goes_with_its_templates() {
     assert_eq!(of_worker_sets(&story).len(), 3);
     cluster["spec"]["topology"].as_object_mut().unwrap().remove("workers");
     story.file("b.yaml", world(std::slice::from_ref(&cluster)));
-    let told = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json", "--objects", "objects.yaml"]);
-    assert_eq!(told.code, 0, "{}{}", told.err, told.out);
-    assert_eq!(count(&told.json(), |machine| machine["gone"].is_i64()), 2);
+    let outcome = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json", "--objects", "objects.yaml"]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.err, outcome.out);
+    assert_eq!(count(&outcome.json(), |machine| machine["gone"].is_i64()), 2);
     assert_eq!(of_worker_sets(&story), BTreeSet::new(), "nothing of the worker set is left");
     // A paused Cluster keeps what its finalizers hold until it goes on.
     cluster["spec"]["paused"] = json!(true);
     story.file("paused.yaml", world(&[cluster]));
-    let told = story.run(&["running.yaml", "--to", "paused.yaml", "-o", "json", "--objects", "objects.yaml"]);
-    assert_eq!(told.code, 1, "{}", told.out);
+    let outcome = story.run(&["running.yaml", "--to", "paused.yaml", "-o", "json", "--objects", "objects.yaml"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.out);
     assert_eq!(of_worker_sets(&story).len(), 3);
 }
 
@@ -699,9 +707,9 @@ fn what_other_providers_have_brought_up_is_not_made_again() {
         assert_eq!(report["clusters"][0]["events"], json!([]), "{name}");
         assert!(count(&report, |machine| machine["running"] == 0) > 0, "{name}");
         let [own, foreign] = ["running.yaml", "others.yaml"].map(|file| {
-            let told = story.run(&[file, "--to", "b.yaml", "-o", "json"]);
-            assert_eq!(told.code, 0, "{name}: {}{}", told.err, told.out);
-            told.json()
+            let outcome = story.run(&[file, "--to", "b.yaml", "-o", "json"]);
+            assert_eq!(outcome.code, 0, "{name}: {}{}", outcome.err, outcome.out);
+            outcome.json()
         });
         let gone = |report: &Value| count(report, |machine| machine["gone"].is_i64());
         assert!(gone(&own) > 0 && gone(&own) == gone(&foreign), "{name}");
@@ -725,9 +733,9 @@ fn twins_are_told_what_each_of_them_would_be_told_alone() {
     for (file, version) in [("a.yaml", "v1.33.0"), ("b.yaml", "v1.34.0")] {
         story.file(file, world(&names.map(|name| at(cluster(name, 2), version))));
     }
-    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
-    assert_eq!(told.code, 0, "{}", told.err);
-    let together = told.json();
+    let outcome = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    let together = outcome.json();
     for name in names {
         for (file, version) in [("one.yaml", "v1.33.0"), ("two.yaml", "v1.34.0")] {
             story.file(file, world(&[at(cluster(name, 2), version)]));

@@ -79,7 +79,8 @@ fn review(operation: &str, kind: &str, object: &Value, old: Option<&Value>) -> V
 
 fn class(namespace: &str, name: &str, variables: &Value) -> Value {
     let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
-    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"namespace": namespace, "name": name, "generation": 1},
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+        "metadata": {"namespace": namespace, "name": name, "generation": 1},
         "spec": {"infrastructure": template("infrastructure", "DevClusterTemplate"),
             "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"), "variables": variables}})
 }
@@ -89,8 +90,10 @@ fn variable(name: &str, schema: &Value) -> Value {
 }
 
 fn cluster(namespace: &str, class: &str, replicas: u64, version: &str, variables: &Value) -> Value {
-    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"namespace": namespace, "name": "one"},
-        "spec": {"topology": {"classRef": {"name": class}, "version": version, "controlPlane": {"replicas": replicas}, "variables": variables}}})
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"namespace": namespace, "name": "one"},
+        "spec": {"topology": {"classRef": {"name": class}, "version": version, "controlPlane": {"replicas": replicas},
+            "variables": variables}}})
 }
 
 /// Seven arrays in one another, each with a default of ten empty objects: 1.4 KB that would be ten million objects.
@@ -333,12 +336,18 @@ const MOST: u64 = (1 << 30) / 100 * 60;
 fn fleet(bytes: usize) -> Vec<Value> {
     let reference = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let template = |group: &str, kind: &str, bytes: usize| {
-        json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "metadata": {"namespace": "tenant", "name": "t"},
+        json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind,
+            "metadata": {"namespace": "tenant", "name": "t"},
             "spec": {"template": {"spec": {"text": "x".repeat(bytes)}}}})
     };
-    let workers = |infrastructure: &str| json!([{"class": "w", "bootstrap": reference("bootstrap", "BootTemplate"), "infrastructure": reference("infrastructure", infrastructure)}]);
-    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"namespace": "tenant", "name": "fleet", "generation": 1},
-        "spec": {"infrastructure": reference("infrastructure", "BoxClusterTemplate"), "controlPlane": reference("controlplane", "PlaneTemplate"),
+    let workers = |infrastructure: &str| {
+        json!([{"class": "w", "bootstrap": reference("bootstrap", "BootTemplate"),
+            "infrastructure": reference("infrastructure", infrastructure)}])
+    };
+    let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+        "metadata": {"namespace": "tenant", "name": "fleet", "generation": 1},
+        "spec": {"infrastructure": reference("infrastructure", "BoxClusterTemplate"),
+            "controlPlane": reference("controlplane", "PlaneTemplate"),
             "workers": {"machineDeployments": workers("BoxTemplate"), "machinePools": workers("BoxPoolTemplate")}}});
     vec![
         class,
@@ -353,7 +362,12 @@ fn fleet(bytes: usize) -> Vec<Value> {
 /// A Cluster of this class, whose machines are in this zone.
 fn of_fleet(sets: usize, pools: usize, zone: &str) -> Value {
     let all = |kind: &str, field: &str, count: usize| -> Value {
-        (0..count).map(|number| json!({"name": format!("{kind}-{number:04}"), "class": "w", "replicas": 3, field: if field == "failureDomain" { json!(zone) } else { json!([zone]) }})).collect()
+        (0..count)
+            .map(|number| {
+                json!({"name": format!("{kind}-{number:04}"), "class": "w", "replicas": 3,
+                    field: if field == "failureDomain" { json!(zone) } else { json!([zone]) }})
+            })
+            .collect()
     };
     let mut cluster = cluster("tenant", "fleet", 3, "v1.33.0", &json!([]));
     cluster["metadata"]["uid"] = json!("uid-of-one");
@@ -417,13 +431,13 @@ async fn the_largest_topologies_that_are_computed_fit_into_the_memory_of_a_repli
     stored.push(before.clone());
     let served = Served::start_with(&stored, &["--controllers=none", "--memory-limit=1Gi", "--impact-time=60s"]);
     let edit = review("UPDATE", "Cluster", &of_fleet(350, 0, "b"), Some(&before));
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for _ in 0..4 {
         let (mut connection, edit) = (served.connect().await, edit.clone());
-        asked.push(tokio::spawn(async move { ask(&mut connection, CLASS_TIME, &edit).await }));
+        requested.push(tokio::spawn(async move { ask(&mut connection, CLASS_TIME, &edit).await }));
     }
     let mut counted = 0;
-    for answer in asked {
+    for answer in requested {
         let answer = answer.await.unwrap();
         assert_eq!(answer["allowed"], true, "{answer}");
         counted += usize::from(answer["warnings"].to_string().contains("replaces 1,050 machines"));

@@ -3,9 +3,9 @@
 //! Schemas and values are composed from a seed. The reason and the path of each error have to be the same. A rule that
 //! cannot be compiled is besides reported at the rule, where Cluster API names only the default that waits for it.
 //!
-//! Not composed, since the answers differ on purpose or depend on the processor (DEC-51): rules of a variable that is an
-//! array, transition rules of arrays, bounds of 64 bits for numbers that are not integers, and formats and rules of nodes
-//! that have no type.
+//! Not composed, since the answers differ on purpose or depend on the processor (DEC-51): rules of a variable that is
+//! an array, transition rules of arrays, bounds of 64 bits for numbers that are not integers, and formats and rules of
+//! nodes that have no type.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -217,7 +217,8 @@ fn compose(chance: &mut Chance) -> Pair {
     let (is_given, is_update) = (chance.percent(85), chance.percent(30));
     let mut cluster = |is_given| {
         let values = if is_given { json!([{"name": "v", "value": value(chance, &schema, 3)}]) } else { json!([]) };
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "x", "namespace": "ns"},
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "x", "namespace": "ns"},
             "spec": {"topology": {"classRef": {"name": "class"}, "version": "v1.33.1", "variables": values}}})
     };
     let (new, old) = (cluster(is_given), is_update.then(|| cluster(true)));

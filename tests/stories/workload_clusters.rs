@@ -64,7 +64,8 @@ fn key() -> ObjectKey {
 }
 
 fn node(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": format!("a://{name}")},
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"providerID": format!("a://{name}")},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.33.0"}}})
 }
 
@@ -87,12 +88,16 @@ fn kubectl_lists_describes_cordons_and_drains() {
         kubectl.give(&node(name), &["create"]);
     }
     let labels = json!({"app": "proxy"});
-    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "proxy", "namespace": "kube-system"},
+    let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "proxy", "namespace": "kube-system"},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
             "spec": {"containers": [{"name": "main", "image": "example.com/proxy:1"}]}}}});
     kubectl.give(&set, &["create"]);
     let uid = kubectl.out(&["get", "daemonset", "proxy", "-n", "kube-system", "-o", "jsonpath={.metadata.uid}"]);
-    let owner = |kind: &str, uid: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "proxy", "uid": uid, "controller": true}]);
+    let owner = |kind: &str, uid: &str| {
+        json!([{"apiVersion": "apps/v1", "kind": kind, "name": "proxy", "uid": uid,
+            "controller": true}])
+    };
     kubectl.give(&pod("proxy-1", "n1", &owner("DaemonSet", &uid)), &["create"]);
     // A server cannot tell whether the owner of a kind that it does not serve exists.
     for (name, on) in [("web-1", "n1"), ("web-2", "n2"), ("web-3", "n2")] {
@@ -160,9 +165,9 @@ fn a_thousand_workload_clusters_take_little_memory() {
     let name = "workload_clusters::a_thousand_workload_clusters_take_little_memory";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let output = alone.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let bytes = said.lines().find_map(|line| line.split_once("bytes per API: ")?.1.parse().ok());
-    let bytes: usize = bytes.unwrap_or_else(|| panic!("{said}"));
+    let message = String::from_utf8(output.stdout).unwrap();
+    let bytes = message.lines().find_map(|line| line.split_once("bytes per API: ")?.1.parse().ok());
+    let bytes: usize = bytes.unwrap_or_else(|| panic!("{message}"));
     assert!(bytes > 0 && bytes < MOST * 1024, "{bytes} bytes per API");
 }
 

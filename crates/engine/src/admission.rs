@@ -1,13 +1,13 @@
-//! Admission of Clusters and ClusterClasses: their defaults, and the rules that decide whether they may be stored. The same for
-//! machines, if topologist runs their lifecycle.
+//! Admission of Clusters and ClusterClasses: their defaults, and the rules that decide whether they may be stored. The
+//! same for machines, if topologist runs their lifecycle.
 //!
 //! ```text
 //! RawRequest ─► DecodedRequest ─► answer(World, AdmissionSettings) ─► Verdict
 //!                 router: kind × phase ─► defaults/<kind>.rs, rules/<kind>.rs
 //! ```
 //!
-//! Everything here is a function of its arguments. A rule is one function. Its name is a fact that is true for valid objects. The
-//! tables in `rules/` pair it with its id, and [`catalogue`] lists all rules.
+//! Everything here is a function of its arguments. A rule is one function. Its name is a fact that is true for valid
+//! objects. The tables in `rules/` pair it with its id, and [`catalogue`] lists all rules.
 
 mod catalogue;
 mod defaults;

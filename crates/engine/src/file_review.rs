@@ -242,8 +242,8 @@ impl<'a> ReviewSubject<'a> {
         warnings.extend(class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts)));
         if self.new.as_ref().is_some_and(|new| new.version == WireVersion::V1Alpha4) {
             warnings.push(format!(
-                "no API server serves {GROUP}/v1alpha4 any more; it is read as v1beta1: change apiVersion to {GROUP}/v1beta1 \
-                 or {GROUP}/v1beta2"
+                "no API server serves {GROUP}/v1alpha4 any more; it is read as v1beta1: change apiVersion to \
+                 {GROUP}/v1beta1 or {GROUP}/v1beta2"
             ));
         }
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {

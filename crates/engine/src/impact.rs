@@ -8,8 +8,8 @@
 //!
 //! The objects of one edited or new Cluster are also checked against the known schemas of their definitions.
 //!
-//! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if it releases
-//! them (released_machines.rs).
+//! What cannot be computed has an upper bound (bound.rs), and machines that are outdated before the edit count only if
+//! it releases them (released_machines.rs).
 //!
 //! Topologies that are too large to compute are found by their size alone (size.rs).
 //!

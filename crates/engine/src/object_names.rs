@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 pub enum NameBoundary {
     /// A longer name, but no longer word: `blue` is found in `blue-bastion`, but not in `blueprint`.
     Word,
-    /// Nothing but a generated name, which begins with it and is found as a whole: for `blue-md`, that is `blue-md-x7k2p`.
+    /// Nothing but a generated name, which begins with it and is found as a whole: for `blue-md`, that is
+    /// `blue-md-x7k2p`.
     GeneratedName,
     /// Any text.
     Anywhere,

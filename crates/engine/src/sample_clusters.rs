@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
 use golang::json;
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, object_kind};
 use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey, group_of, version_of};
 use model::variables::{self, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
-/// Kubernetes versions of samples, if the class lists none: the first that the control plane accepts. Distributions demand
-/// their builds.
+/// Kubernetes versions of samples, if the class lists none: the first that the control plane accepts. Distributions
+/// demand their builds.
 const VERSIONS: [&str; 4] = ["v1.34.0", "v1.34.0+rke2r1", "v1.34.0+k3s1", "v1.34.0+k0s.0"];
 /// Machines of a control plane: the number in production, so that a rollout has the same steps.
 const CONTROL_PLANE: u32 = 3;
@@ -45,8 +45,8 @@ fn name(prefix: &str, class: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list. Without a list, one
-/// that the definitions of the control planes accept, if they are known.
+/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list. Without a list,
+/// one that the definitions of the control planes accept, if they are known.
 pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
     let mut lists = classes.iter().map(|class| &*class.spec.kubernetes_versions).filter(|list| !list.is_empty());
     let Some(first) = lists.next() else {
@@ -62,8 +62,7 @@ pub fn version(classes: &[&ClusterClass], facts: &[&Facts]) -> Option<String> {
 /// Whether the definition of a class's control plane, if it is known, accepts a version.
 fn accepts_version(class: &ClusterClass, facts: &Facts, version: &str) -> bool {
     let template = &class.spec.control_plane.template_ref;
-    let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
-    let name = definition_name(group_of(&template.api_version), kind);
+    let name = definition_name(group_of(&template.api_version), object_kind(&template.kind));
     let Some(Found::Yes(definition)) = facts.objects().map(|objects| objects.definition(&name)) else { return true };
     match definition.resource_schema(version_of(&template.api_version)) {
         Some(Ok(schema)) => schema.accepts(&["spec", "version"], &json!(version)),
@@ -118,14 +117,15 @@ impl Draft {
             "metadata": {"namespace": key.namespace, "name": key.name},
             "spec": {"clusterNetwork": network(), "topology": topology},
         });
-        let told = missing.into_iter().map(|(name, reason)| {
+        let messages = missing.into_iter().map(|(name, reason)| {
             let place = format!("{name}{}", reason.place);
             format!(
-                "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or a Cluster of the class to the files",
+                "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or \
+                 a Cluster of the class to the files",
                 reason.reason
             )
         });
-        Draft { value, missing: told.collect() }
+        Draft { value, missing: messages.collect() }
     }
 
     /// The Cluster after both end points of the webhook.

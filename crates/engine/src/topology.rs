@@ -1,6 +1,7 @@
 //! The computations of topologies and classes: reconcilers write the results, and commands print them.
 //!
-//! The API is that of Cluster API's [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
+//! The API is that of Cluster API's
+//! [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
 //!
 //! ```text
 //! ClusterClass ─► class_references.rs: its templates, and whether their versions are the newest ─┐
@@ -10,7 +11,8 @@
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
 //!            templates that are replaced again and again)
 //! holds.rs: parts that are held back, with reasons
-//! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
+//! refusals.rs: what the schemas of definitions refuse of the objects that are written
+//! inspection.rs: what they refuse of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
 //! claims.rs: whether the names of new objects are free
 //! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology

@@ -1,4 +1,5 @@
-//! A Runtime Extension: it sets the image of machines from a variable, defines that variable, refuses one value, and holds upgrades.
+//! A Runtime Extension: it sets the image of machines from a variable, defines that variable, refuses one value, and
+//! holds upgrades.
 //!
 //! ```sh
 //! topologist certs --out certs --host localhost

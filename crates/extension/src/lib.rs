@@ -5,8 +5,9 @@
 //!                                           messages.rs: typed requests     patches.rs: patches by comparing objects
 //! ```
 //!
-//! The protocol is the [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of Cluster API, so the
-//! extension works with Cluster API's own manager as well. This one sets a field of all infrastructure machines, and holds upgrades:
+//! The protocol is the [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of
+//! Cluster API, so the extension works with Cluster API's own manager as well. This one sets a field of all
+//! infrastructure machines, and holds upgrades:
 //!
 //! ```
 //! use serde_json::json;

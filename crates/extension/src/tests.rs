@@ -69,7 +69,10 @@ async fn discovery_lists_the_handlers() {
 #[tokio::test]
 async fn patches_are_the_difference_and_nothing_is_no_patch() {
     // RH-11.5, RH-12.1, RH-23.6
-    let item = |uid: &str, object: Value, variables: Value| json!({"uid": uid, "holderReference": {"kind": "Cluster"}, "object": object, "variables": variables});
+    let item = |uid: &str, object: Value, variables: Value| {
+        json!({"uid": uid, "holderReference": {"kind": "Cluster"},
+            "object": object, "variables": variables})
+    };
     let painted = json!({"metadata": {"labels": {"painted": "yes"}}, "spec": {"colour": "blue"}});
     let own = json!([{"name": "colour", "value": "red"}]);
     let items = json!([
@@ -121,7 +124,8 @@ async fn a_decision_to_wait_has_at_least_a_second() {
 fn builtin_variables_are_merged_and_others_replaced() {
     // RH-11.5
     let request: PatchRequest = serde_json::from_value(json!({
-        "variables": [{"name": "a", "value": {"x": 1}}, {"name": "builtin", "value": {"cluster": {"name": "c", "n": 1}}}],
+        "variables": [{"name": "a", "value": {"x": 1}},
+            {"name": "builtin", "value": {"cluster": {"name": "c", "n": 1}}}],
         "items": [{"holderReference": {}, "object": {}, "variables": [{"name": "a", "value": {"y": 2}},
             {"name": "builtin", "value": {"cluster": {"n": 2}, "controlPlane": {"replicas": 3}}}]}],
     }))

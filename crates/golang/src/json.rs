@@ -1,8 +1,8 @@
 //! Reading JSON the way Kubernetes reads it into Go types.
 //!
-//! What lives here: the `lenient!` macro and the types it needs. Decoding forgives: unknown fields are ignored, keys are
-//! case-sensitive, everything has a default, an explicit `null` is the same as an absent field; only a wrong JSON type
-//! fails (ADM-003). Nothing here knows a kind.
+//! What lives here: the `lenient!` macro and the types it needs. Decoding forgives: unknown fields are ignored, keys
+//! are case-sensitive, everything has a default, an explicit `null` is the same as an absent field; only a wrong JSON
+//! type fails (ADM-003). Nothing here knows a kind.
 
 mod collections;
 mod plain;

@@ -7,9 +7,9 @@
 //!  calendar ◄───────┘     fnv
 //! ```
 //!
-//! Cluster API and kube-apiserver are written in Go, and users write what Go's libraries accept. What these modules return is what Go
-//! returns, which tests compare with recorded answers. Nothing in this crate knows Kubernetes, and it has no sockets, files,
-//! clocks or random sources.
+//! Cluster API and kube-apiserver are written in Go, and users write what Go's libraries accept. What these modules
+//! return is what Go returns, which tests compare with recorded answers. Nothing in this crate knows Kubernetes, and it
+//! has no sockets, files, clocks or random sources.
 
 pub mod json;
 pub mod calendar;

@@ -5,21 +5,24 @@
 //!                 └────► RegexError, in Go's words
 //! ```
 //!
-//! Both engines are automata with leftmost-first matches. They differ in syntax and in the characters of classes. So a pattern
-//! is parsed as Go parses it, with Go's errors and limits, and translated to a pattern that the crate reads in the same way.
+//! Both engines are automata with leftmost-first matches. They differ in syntax and in the characters of classes. So a
+//! pattern is parsed as Go parses it, with Go's errors and limits, and translated to a pattern that the crate reads in
+//! the same way.
 //!
 //! Known differences from Go 1.26:
 //!
 //! * Unicode classes and case folding follow the newer edition of the `regex` crate (Go: 15.0).
-//! * Go 1.25 and 1.26 do not find scripts of several words (`\p{Old_Italic}`), although documented; they are known here.
+//! * Go 1.25 and 1.26 do not find scripts of several words (`\p{Old_Italic}`), although documented; they are known
+//!   here.
 //! * A pattern may have [`MAX_LENGTH`] bytes and [`MAX_UNICODE_CLASSES`], and compile to [`MAX_COMPILED`]; Go allows
 //!   more, and repeats large classes more often (`\pL{1000}`).
 //! * The height of an expression may be measured a little differently next to Go's limit of 1000.
 //!
-//! The engine is used through `regex-automata`, which says how much memory a compiled pattern takes ([`Regex::footprint`]).
+//! The engine is used through `regex-automata`, which says how much memory a compiled pattern takes
+//! ([`Regex::footprint`]).
 //!
-//! The syntax: <https://github.com/google/re2/wiki/Syntax>, as <https://pkg.go.dev/regexp/syntax> implements it. Uses std and the `regex` crate with its Unicode tables of cases,
-//! categories and scripts.
+//! The syntax: <https://github.com/google/re2/wiki/Syntax>, as <https://pkg.go.dev/regexp/syntax> implements it. Uses
+//! std and the `regex` crate with its Unicode tables of cases, categories and scripts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,8 +54,8 @@ pub(crate) const MAX_UNICODE_CLASSES: usize = 500;
 /// The largest compiled program, in bytes.
 pub(crate) const MAX_COMPILED: usize = 10 << 20;
 
-/// What each of the two lazy automata of a pattern may cache while it searches, in bytes; beyond it searches are slower but stay
-/// linear. The automata need some 27 bytes for each state of the program to work at all.
+/// What each of the two lazy automata of a pattern may cache while it searches, in bytes; beyond it searches are slower
+/// but stay linear. The automata need some 27 bytes for each state of the program to work at all.
 const SEARCH_CACHE: usize = 64 << 10;
 const SEARCH_CACHE_OF_STATE: usize = 40;
 const MAX_SEARCH_CACHE: usize = 1 << 20;

@@ -1,6 +1,7 @@
 //! Go's `text/template` with sprig's hermetic functions: parsed once, rendered often, within bounds.
 //!
-//! Syntax and rendering follow <https://pkg.go.dev/text/template>, the functions of sprig <https://masterminds.github.io/sprig/>.
+//! Syntax and rendering follow <https://pkg.go.dev/text/template>, the functions of sprig
+//! <https://masterminds.github.io/sprig/>.
 //!
 //! ```text
 //!  text ──lexer──► tokens ──parse──► Template: flat code with jumps (tree)
@@ -8,15 +9,15 @@
 //!  JSON data ──► values (borrowed) ──► machine (exec, eval) ──► functions ──► output
 //! ```
 //!
-//! Names of functions and variables are checked when a template is parsed. Rendering is deterministic: functions that are
-//! not deterministic fail (DEC-12), and if Go does not define an order, keys are sorted. Nothing recurses on the nesting of
-//! control structures or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and
-//! memory are bounded by [`RenderLimits`].
+//! Names of functions and variables are checked when a template is parsed. Rendering is deterministic: functions that
+//! are not deterministic fail (DEC-12), and if Go does not define an order, keys are sorted. Nothing recurses on the
+//! nesting of control structures or on templates that call each other; parentheses and printed values nest up to a
+//! fixed depth. Time and memory are bounded by [`RenderLimits`].
 //!
 //! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
 //!
-//! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD. As in Go, a value with
-//!   such a character cannot be read.
+//! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD. As in Go, a value
+//!   with such a character cannot be read.
 //! * `printf` does not support `%x`, `%X` and `%b` of floats, and `%p`.
 //! * `sortAlpha` never changes the list that it is given; `keys` and `values` are sorted.
 //! * `merge` does not compare types: a list and a text under one key are no error.
@@ -51,7 +52,8 @@ use serde_json::Value;
 pub enum Functions {
     /// Go's own (TPL-010).
     Builtin,
-    /// Go's own and sprig's hermetic ones (TPL-011, DEC-31, TV-04), and none that reads clock, chance or environment (TV-05).
+    /// Go's own and sprig's hermetic ones (TPL-011, DEC-31, TV-04), and none that reads clock, chance or environment
+    /// (TV-05).
     Sprig,
 }
 
@@ -128,8 +130,8 @@ impl Template {
         exec::Executor::new(self, data.into(), limits).run()
     }
 
-    /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none (TV-12). A number alone is
-    /// a number again, in any form (TV-13).
+    /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none (TV-12). A number
+    /// alone is a number again, in any form (TV-13).
     pub fn render_value(&self, data: &Value, limits: RenderLimits) -> Result<Value, ValueError> {
         self.evaluate(data, limits).map(|rendered| rendered.value)
     }

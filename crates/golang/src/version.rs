@@ -1,7 +1,8 @@
 //! Kubernetes versions: strict and tolerant parsing, precedence, and the orders that upgrades need.
 //!
 //! [Semantic Versioning 2.0.0](https://semver.org/spec/v2.0.0.html) as Cluster API compares it (VER-001 to VER-006,
-//! `docs/rules.md`). The `semver` crate has the numbers and identifiers; tolerant input and an order of builds are here.
+//! `docs/rules.md`). The `semver` crate has the numbers and identifiers; tolerant input and an order of builds are
+//! here.
 
 mod constraint;
 mod loose;

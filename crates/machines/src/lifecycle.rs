@@ -10,8 +10,8 @@
 //!      ▲                            │                                            │
 //!      │                            └─ Needs: kinds that are not listed yet       │
 //!      └── simulator.rs (a virtual clock) or the controllers (an API server) ◄────┘
-//! dispatch.rs: the step function of each kind; dependents.rs: objects affected by a change; workload_connection.rs: workload
-//! clusters with an external control plane
+//! dispatch.rs: the step function of each kind; dependents.rs: objects affected by a change
+//! workload_connection.rs: workload clusters with an external control plane
 //! ```
 //!
 //! A step reads one object and the objects around it. It has no clock, randomness or sockets: time and settings

@@ -1,5 +1,5 @@
-//! The CustomResourceDefinitions of Cluster API's kinds and of the embedded provider's: the constraints that the API server
-//! checks by itself.
+//! The CustomResourceDefinitions of Cluster API's kinds and of the embedded provider's: the constraints that the API
+//! server checks by itself.
 //!
 //! ```text
 //! schema.rs ──► blocks.rs ──► cluster.rs, cluster_class.rs ──► schema(kind, version) ──► definition(kind)

@@ -1,5 +1,5 @@
-//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): deletions that wait are completed,
-//! and objects whose owners are gone are deleted (MA-27.16).
+//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): deletions that wait are
+//! completed, and objects whose owners are gone are deleted (MA-27.16).
 //!
 //! ```text
 //! object was written or removed ─► collect(store, id) ─┬─ is being deleted ─┬─ nothing holds it ──────► remove
@@ -10,8 +10,9 @@
 //!
 //! An object with an owner of a kind that the store does not serve is left as it is, even if its other owners are gone.
 //!
-//! A cluster does this in its controller manager, some time after the write. The stores of this program do it before the write
-//! returns: each keeps a queue of the objects that a write concerns, and calls [`collect`] until the queue is empty.
+//! A cluster does this in its controller manager, some time after the write. The stores of this program do it before
+//! the write returns: each keeps a queue of the objects that a write concerns, and calls [`collect`] until the queue is
+//! empty.
 
 use serde_json::{Map, Value, json};
 
@@ -144,8 +145,8 @@ enum OwnerState {
     Waiting,
 }
 
-/// Makes an object follow its owners, or completes its deletion. Other objects can be due afterwards: those that the store
-/// notes when it carries out the writes.
+/// Makes an object follow its owners, or completes its deletion. Other objects can be due afterwards: those that the
+/// store notes when it carries out the writes.
 pub fn collect<S: Store>(store: &mut S, id: &S::Id) {
     let Some(object) = store.get(id) else { return };
     if !object.is_being_deleted() {
@@ -209,8 +210,8 @@ fn delete_dependents<S: Store>(store: &mut S, id: &S::Id, object: &S::Object) {
     }
 }
 
-/// Writes a deletion into the metadata of an object that finalizers may hold: the finalizer of the policy, and the time.
-/// Returns whether the object was not being deleted before.
+/// Writes a deletion into the metadata of an object that finalizers may hold: the finalizer of the policy, and the
+/// time. Returns whether the object was not being deleted before.
 pub fn mark_deleted(metadata: &mut Map<String, Value>, policy: Option<Propagation>, now: &str) -> bool {
     if let Some(policy) = policy {
         let finalizer = match policy {

@@ -243,7 +243,8 @@ mod tests {
 
         #[test]
         fn no_object_makes_a_conversion_panic(spec in object(), status in object(), metadata in object()) {
-            for (from, to) in [(WireVersion::V1Beta1, WireVersion::V1Beta2), (WireVersion::V1Beta2, WireVersion::V1Beta1)] {
+            let (old, new) = (WireVersion::V1Beta1, WireVersion::V1Beta2);
+            for (from, to) in [(old, new), (new, old)] {
                 for kind in Kind::ALL {
                     let api_version = format!("{GROUP}/{from}");
                     let mut object =

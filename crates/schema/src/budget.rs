@@ -96,10 +96,10 @@ impl Stop {
 
     /// Whether to end now. Stays true once it is true.
     pub fn is_due(&self) -> bool {
-        self.0.as_ref().is_some_and(|asked| {
-            let is_due = asked.has_stopped.load(Ordering::Relaxed) || (asked.is_over)();
+        self.0.as_ref().is_some_and(|state| {
+            let is_due = state.has_stopped.load(Ordering::Relaxed) || (state.is_over)();
             if is_due {
-                asked.has_stopped.store(true, Ordering::Relaxed);
+                state.has_stopped.store(true, Ordering::Relaxed);
             }
             is_due
         })
@@ -107,7 +107,7 @@ impl Stop {
 
     /// Whether the signal was due when it was polled, so that the result must be discarded.
     pub fn has_stopped(&self) -> bool {
-        self.0.as_ref().is_some_and(|asked| asked.has_stopped.load(Ordering::Relaxed))
+        self.0.as_ref().is_some_and(|state| state.has_stopped.load(Ordering::Relaxed))
     }
 }
 
@@ -139,14 +139,14 @@ mod tests {
     #[test]
     fn a_stop_remembers_that_it_was_due() {
         // DEC-44
-        let asked = Arc::new(AtomicUsize::new(0));
+        let polls = Arc::new(AtomicUsize::new(0));
         let stop = Stop::when({
-            let asked = asked.clone();
-            move || asked.fetch_add(1, Ordering::Relaxed) == 1
+            let polls = polls.clone();
+            move || polls.fetch_add(1, Ordering::Relaxed) == 1
         });
         assert!(!stop.is_due() && !stop.has_stopped());
         assert!(stop.clone().is_due() && stop.has_stopped() && stop.is_due());
-        assert_eq!(asked.load(Ordering::Relaxed), 2, "it is not asked again");
+        assert_eq!(polls.load(Ordering::Relaxed), 2, "it is not asked again");
         assert!(!Stop::never().is_due() && !Stop::default().has_stopped());
     }
 }

@@ -1,7 +1,8 @@
 //! Paths to fields and typed field errors, rendered as Kubernetes renders them.
 //!
-//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], [`Level`], [`closest`] for hints, and [`plain`] for texts of others. Nothing here knows a kind; the module
-//! may use `std` and the JSON value type only. The rendering is the API server's:
+//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], [`Level`], [`closest`] for hints, and
+//! [`plain`] for texts of others. Nothing here knows a kind; the module may use `std` and the JSON value type only. The
+//! rendering is the API server's:
 //!
 //! ```text
 //! <path>: <rendered type>: <value>: <detail>

@@ -15,9 +15,9 @@
 //!                                                          └► resource.rs  the same for whole objects of a kind
 //! ```
 //!
-//! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
-//! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
-//! `oneOf` or `not`. Nothing here is specific to Cluster API.
+//! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core*
+//! node is reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below
+//! `allOf`, `anyOf`, `oneOf` or `not`. Nothing here is specific to Cluster API.
 
 mod fast_path;
 mod allowance;

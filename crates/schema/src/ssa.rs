@@ -1,7 +1,7 @@
 //! Server-side apply as functions over JSON values: which manager owns which field, and what an apply changes.
 //!
-//! It follows [Server-Side Apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/): merging, field ownership,
-//! conflicts, and the entries of `metadata.managedFields`.
+//! It follows [Server-Side Apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/): merging, field
+//! ownership, conflicts, and the entries of `metadata.managedFields`.
 //!
 //! ```text
 //!  CRD schema ─► Schema ──────────────┐
@@ -11,8 +11,8 @@
 //!  configuration ─► reduce ───────────┴─► difference: what applying it would change, without a server
 //! ```
 //!
-//! The steps are those of an API server, so that the result is the same: the object is merged by its schema; fields that the
-//! manager applied before and does not apply now are removed, unless another manager owns them; each entry of
+//! The steps are those of an API server, so that the result is the same: the object is merged by its schema; fields
+//! that the manager applied before and does not apply now are removed, unless another manager owns them; each entry of
 //! `metadata.managedFields` loses the fields that other managers have changed.
 //!
 //! The code that stores objects does the rest, in the order of a server. After [`apply`]: fill in defaults; keep live
@@ -21,7 +21,8 @@
 //! old entries if the object is unchanged and [`same_but_for_times`] holds; keep live values that the endpoint does not
 //! write, which `update` still sees as they were sent.
 //!
-//! The module uses the metadata of Kubernetes objects, and nothing specific to Cluster API. It may use `field` and `json`.
+//! The module uses the metadata of Kubernetes objects, and nothing specific to Cluster API. It may use `field` and
+//! `json`.
 
 mod fast_path;
 mod apply;

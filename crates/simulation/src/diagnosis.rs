@@ -68,8 +68,8 @@ impl Simulation {
         bad.or_else(|| self.bad_machine(key))
     }
 
-    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with the message of its provider or its
-    /// conditions. Machines whose provider waits before it removes its hook come last.
+    /// A machine of a Cluster that does not run, with the hook that holds its deletion, or with the message of its
+    /// provider or its conditions. Machines whose provider waits before it removes its hook come last.
     fn bad_machine(&self, key: &ObjectKey) -> Option<StuckReason> {
         let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
         let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");

@@ -1,4 +1,5 @@
-//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their own names.
+//! Equivalent Clusters, which differ only in their names: one is simulated, and the others get its timeline with their
+//! own names.
 
 use engine::object_names::{NameBoundary, ObjectNames};
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
@@ -27,8 +28,8 @@ pub fn equivalent(
     grouped(keys, before, after.unwrap_or(before))
 }
 
-/// Whether templates, or what classes and Clusters write into them, have a jitter: a part of the time in which machines start that
-/// follows from their uids.
+/// Whether templates, or what classes and Clusters write into them, have a jitter: a part of the time in which machines
+/// start that follows from their uids.
 fn has_jitter(fold: &TopologySimulator) -> bool {
     let facts = fold.facts();
     let mut objects = facts.objects().into_iter().flat_map(ObjectSet::iter);
@@ -95,7 +96,8 @@ fn cluster_has_jitter(cluster: &Cluster) -> bool {
     values.any(|variable| raw_has_jitter(variable.value.as_ref()))
 }
 
-/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere than in names of objects.
+/// The timeline of a Cluster as that of an equivalent one; `None` if its texts have the name of the Cluster elsewhere
+/// than in names of objects.
 pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<ClusterTimeline> {
     let begins = format!("{from}-");
     let rename = |name: &str| match name.strip_prefix(from) {
@@ -104,7 +106,7 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
     };
     let of_events = timeline.events.iter().map(|entry| &*entry.name);
     let names = of_events
-        .chain(timeline.held.iter().map(|held| &*held.name))
+        .chain(timeline.holds.iter().map(|held| &*held.name))
         .chain(timeline.machines.keys().map(|name| &**name));
     let names = names.filter(|name| name.starts_with(&begins)).map(|name| (name.to_owned(), rename(name)));
     let names = ObjectNames::new(NameBoundary::Anywhere, names);
@@ -113,7 +115,7 @@ pub fn renamed(timeline: &ClusterTimeline, from: &str, to: &str) -> Option<Clust
     for entry in &mut renamed.events {
         (entry.name, entry.because) = (rename(&entry.name), replaced(&entry.because)?);
     }
-    for held in &mut renamed.held {
+    for held in &mut renamed.holds {
         (held.name, held.reason) = (rename(&held.name), replaced(&held.reason)?);
     }
     renamed.machines = renamed.machines.into_iter().map(|(name, machine)| (rename(&name), machine)).collect();
@@ -143,7 +145,7 @@ mod tests {
         let machines = [("blue-md-1".to_owned(), MachineSpan::default()), ("other".to_owned(), MachineSpan::default())];
         ClusterTimeline {
             events: vec![entry],
-            held: vec![held],
+            holds: vec![held],
             machines: machines.into(),
             ..ClusterTimeline::default()
         }
@@ -154,8 +156,8 @@ mod tests {
         let copy = renamed(&timeline("waits for blue-md-1 of the bluest"), "blue", "green");
         assert_eq!(copy, None, "blue is a part of another word");
         let copy = renamed(&timeline("waits for blue-md-1, blue-md"), "blue", "green").unwrap();
-        assert_eq!((&*copy.events[0].name, &*copy.held[0].name), ("green-md-1", "green-md"));
-        assert_eq!(copy.held[0].reason, "waits for green-md-1, green-md");
+        assert_eq!((&*copy.events[0].name, &*copy.holds[0].name), ("green-md-1", "green-md"));
+        assert_eq!(copy.holds[0].reason, "waits for green-md-1, green-md");
         assert_eq!(copy.machines.keys().collect::<Vec<_>>(), ["green-md-1", "other"]);
     }
 }

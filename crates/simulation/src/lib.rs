@@ -41,7 +41,7 @@ use machines::lifecycle::dependents::{differ_in_conditions_alone, differ_in_stat
 use machines::lifecycle::objects::cluster_of;
 use machines::lifecycle::simulator::{MachineSimulator as Machines, StoreError, StoredChange};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
-use model::hub::contract::{definition_name, names_contracts};
+use model::hub::contract::{cloned_kind, definition_name, names_contracts};
 use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of, paths};
 use model::wire::{Decode, WireVersion};
 use model::world::{Found, ObjectSet, Record};
@@ -54,7 +54,8 @@ const RUNS: usize = 10_000;
 pub enum End {
     /// Nothing is left to do.
     Converged,
-    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
+    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the
+    /// reason.
     Stuck(BTreeMap<ObjectKey, StuckReason>),
 }
 
@@ -480,7 +481,7 @@ impl Simulation {
             machines::lifecycle::GroupKind::new(step.object.group(), &step.object.kind),
             step.object.key.clone(),
         );
-        if step.sent.is_none() {
+        if step.applied.is_none() {
             self.machines.delete(&id);
             return Ok(());
         }
@@ -504,7 +505,7 @@ impl Simulation {
     /// Writes what a topology decides about its Cluster: labels, annotations and references.
     fn write_cluster(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), RunError> {
         let id = cluster_id(cluster);
-        let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
+        let (Some(sent), Some(known)) = (&step.applied, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
         let mut after = (*known).clone();
         for part in [
             paths::metadata::LABELS,
@@ -561,7 +562,7 @@ impl Simulation {
 /// Registers the contracts of a definition, and of the kind cloned from it.
 fn define(machines: &mut Machines, objects: &ObjectSet, object: &Object) {
     let kind = object.kind();
-    for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
+    for kind in [Some(kind), cloned_kind(kind)].into_iter().flatten() {
         let name = definition_name(object.group(), kind);
         if let Found::Yes(definition) = objects.definition(&name)
             && names_contracts(&definition.labels)

@@ -35,7 +35,8 @@ pub enum StuckReason {
     Condition { name: &'static str, status: ConditionStatus, message: String },
     /// A Machine does not run; the message is that of its provider or of its conditions.
     Machine { name: String, message: String },
-    /// A hook holds the deletion of a Machine. The controller that has set it is empty where it is not known, and so is the time.
+    /// A hook holds the deletion of a Machine. The controller that has set it is empty where it is not known, and so is
+    /// the time.
     DeletionHook { machine: String, annotation: String, controller: String, since: String },
 }
 
@@ -58,7 +59,8 @@ impl StuckReason {
                 Some("simulate the Cluster with fewer replicas: the order of the steps is the same")
             }
             StuckReason::EndlessReplacement { .. } => Some(
-                "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
+                "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file \
+                 of --timings",
             ),
             StuckReason::Stopped => Some("the time of --time-limit is over; a longer one may be enough"),
             StuckReason::Exhausted { .. } => {
@@ -172,8 +174,8 @@ mod tests {
             ),
             (
                 hook(hooks::CLEANUP, "", "noon"),
-                "Machine m: the annotation pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup holds its deletion \
-                 since noon; its KubeadmControlPlane removes it once enough of its other Machines run",
+                "Machine m: the annotation pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup holds its \
+                 deletion since noon; its KubeadmControlPlane removes it once enough of its other Machines run",
                 Some("see that the controller that removes the annotation runs; what it waits for is not simulated"),
             ),
             (
@@ -185,7 +187,8 @@ mod tests {
                 endless(0),
                 "the machines of md are replaced at once, without end",
                 Some(
-                    "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the file of --timings",
+                    "look at health checks that no machine passes, at certificatesExpiryDays, and at failures in the \
+                     file of --timings",
                 ),
             ),
             (

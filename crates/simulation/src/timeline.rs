@@ -109,7 +109,7 @@ pub struct ClusterTimeline {
     pub current_machines: usize,
     pub peak_machines: usize,
     /// Held changes with start and end.
-    pub held: Vec<HeldSpan>,
+    pub holds: Vec<HeldSpan>,
     /// Time of the last event.
     pub last: i64,
     /// Whether the Cluster has been deleted.
@@ -245,13 +245,13 @@ impl Timeline {
         let is_same = |span: &HeldSpan, one: &HeldSpan| {
             (&span.kind, &span.name, &span.reason) == (&one.kind, &one.name, &one.reason)
         };
-        for span in timeline.held.iter_mut().filter(|span| span.until.is_none()) {
+        for span in timeline.holds.iter_mut().filter(|span| span.until.is_none()) {
             if !held.iter().any(|one| is_same(span, one)) {
                 span.until = Some(t);
             }
         }
         for one in held {
-            if timeline.held.iter().any(|span| span.until.is_none() && is_same(span, &one)) {
+            if timeline.holds.iter().any(|span| span.until.is_none() && is_same(span, &one)) {
                 continue;
             }
             timeline.push(TimelineEvent {
@@ -261,7 +261,7 @@ impl Timeline {
                 change: TimelineChange::Waits,
                 because: one.reason.clone(),
             });
-            timeline.held.push(one);
+            timeline.holds.push(one);
         }
     }
 }
@@ -288,7 +288,7 @@ impl ClusterTimeline {
         let change = match (before, after) {
             (Some(_), None) => {
                 self.is_gone = true;
-                self.held.iter_mut().for_each(|span| span.until = span.until.or(Some(t)));
+                self.holds.iter_mut().for_each(|span| span.until = span.until.or(Some(t)));
                 TimelineChange::Gone
             }
             _ if was != is && !is.is_empty() => TimelineChange::from_phase(&is),
@@ -512,7 +512,7 @@ mod tests {
         timeline.note_held(&key(), &[held("two")], at(6));
         timeline.note_held(&key(), &[], at(9));
         timeline.note_held(&key(), &[held("one")], at(12));
-        let spans = timeline.clusters[&key()].held.iter().map(|span| (&*span.reason, span.from, span.until));
+        let spans = timeline.clusters[&key()].holds.iter().map(|span| (&*span.reason, span.from, span.until));
         assert_eq!(spans.collect::<Vec<_>>(), [("one", 1, Some(6)), ("two", 4, Some(9)), ("one", 12, None)]);
         let waits =
             timeline.clusters[&key()].events.iter().filter(|event| event.change == TimelineChange::Waits).count();

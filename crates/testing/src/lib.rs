@@ -29,8 +29,8 @@ pub fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
 
 /// The processor time of this thread.
 fn on_processor() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(statistics.split(' ').next()?.parse().ok()?))
 }
 
 /// The log lines of a thread.

@@ -21,19 +21,24 @@ pub struct CertificateFlags {
     )]
     pub manage_certificates: bool,
     /// The Secret of --manage-certificates, in the namespace of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "topologist-certificates", value_parser = object_name, env = "TOPOLOGIST_CERTIFICATE_SECRET")]
+    #[arg(long, value_name = "NAME", default_value = "topologist-certificates", value_parser = object_name,
+        env = "TOPOLOGIST_CERTIFICATE_SECRET")]
     pub certificate_secret: String,
     /// The Service that the webhook configurations call, in the namespace of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_SERVICE")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name,
+        env = "TOPOLOGIST_WEBHOOK_SERVICE")]
     pub webhook_service: String,
     /// The Service that conversions call, in the namespace of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "topologist-conversion", value_parser = object_name, env = "TOPOLOGIST_CONVERSION_SERVICE")]
+    #[arg(long, value_name = "NAME", default_value = "topologist-conversion", value_parser = object_name,
+        env = "TOPOLOGIST_CONVERSION_SERVICE")]
     pub conversion_service: String,
     /// The MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose caBundles are updated.
-    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_CONFIGURATIONS")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name,
+        env = "TOPOLOGIST_WEBHOOK_CONFIGURATIONS")]
     pub webhook_configurations: String,
     /// Validity of serving certificates; they are renewed after two thirds of it.
-    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = life, env = "TOPOLOGIST_CERTIFICATE_LIFETIME")]
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = life,
+        env = "TOPOLOGIST_CERTIFICATE_LIFETIME")]
     pub certificate_lifetime: Duration,
     /// Validity of CA certificates; they are renewed after two thirds of it. At least twice --certificate-lifetime.
     #[arg(long, value_name = "TIME", default_value = "1825d", value_parser = life, env = "TOPOLOGIST_CA_LIFETIME")]

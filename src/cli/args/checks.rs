@@ -12,7 +12,8 @@ use super::{InputFlags, LinkFlags, OutputFormat, RuleFlags, extensions};
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("provider").args(["paths", "live"]).required(true),
-    override_usage = "topologist check-provider [OPTIONS] <PATH>...\n       topologist check-provider [OPTIONS] --live <KIND[/NAME]>"
+    override_usage = "topologist check-provider [OPTIONS] <PATH>...\n       \
+                      topologist check-provider [OPTIONS] --live <KIND[/NAME]>"
 )]
 pub struct CheckProviderArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider

@@ -25,20 +25,24 @@ pub struct ControllerFlags {
     pub take_over: bool,
     /// How long a Cluster that is not being deleted keeps the hold on its deletion, with --take-over. Another webhook
     /// may have denied the deletion that the hold was written for.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = positive_duration, env = "TOPOLOGIST_DELETION_HOLD_TIME")]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = positive_duration,
+        env = "TOPOLOGIST_DELETION_HOLD_TIME")]
     pub deletion_hold_time: Duration,
     /// The Lease whose holder runs the controllers and manages certificates.
-    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name,
+        env = "TOPOLOGIST_LEASE_NAME")]
     pub lease_name: String,
     /// Namespace of the Lease. Default: the namespace of the pod, or topologist-system outside a pod.
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, env = "TOPOLOGIST_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
     /// Duration of the Lease after a renewal. A leader that stops responding is replaced within this time and two
     /// seconds.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration,
+        env = "TOPOLOGIST_LEASE_DURATION")]
     pub lease_duration: Duration,
     /// Number of Clusters that are reconciled in parallel.
-    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..),
+        env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
     pub topology_concurrency: u16,
     /// Certificate in PEM form that Runtime Extensions are shown if they ask for one. It is read again when the file
     /// changes.

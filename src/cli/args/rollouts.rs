@@ -25,7 +25,8 @@ pub struct PlanArgs {
     pub kubeconfig: Option<PathBuf>,
     /// Whether --live computes changes of existing objects with dry runs on the API server. Without dry runs, fields
     /// are compared locally and the changes are assumptions.
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live", conflicts_with = "from")]
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live",
+        conflicts_with = "from")]
     pub dry_run: DryRunMode,
     /// Files or directories with the desired state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
@@ -75,9 +76,8 @@ pub enum DryRunMode {
 
 /// `simulate`
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "topologist simulate [OPTIONS] <PATH>... [--to <PATH>...]\n       topologist simulate [OPTIONS] --live [--to <PATH>...]"
-)]
+#[command(override_usage = "topologist simulate [OPTIONS] <PATH>... [--to <PATH>...]\n       \
+                      topologist simulate [OPTIONS] --live [--to <PATH>...]")]
 pub struct SimulateArgs {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid whose
     /// objects are in the files runs already: the simulation starts from them.

@@ -14,21 +14,25 @@ pub struct RuleFlags {
     #[arg(long, value_name = "GATES", default_value_t, env = "TOPOLOGIST_FEATURE_GATES")]
     pub feature_gates: FeatureGates,
     /// Minimum node startup timeout of a health check in seconds; 0 in the health check is always allowed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..), env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..),
+        env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
     pub minimum_node_startup_timeout: i32,
     /// How to treat a class change that breaks variables of existing Clusters.
-    #[arg(long, value_name = "WHAT", default_value = "deny", value_parser = named(DEPENDENTS), env = "TOPOLOGIST_DEPENDENTS")]
+    #[arg(long, value_name = "WHAT", default_value = "deny", value_parser = named(DEPENDENTS),
+        env = "TOPOLOGIST_DEPENDENTS")]
     pub dependents: Dependents,
     /// Deny new Clusters that set infrastructureRef or controlPlaneRef together with a topology, instead of warning.
     #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
     pub refuse_refs_with_topology: bool,
     /// How to treat a Cluster that sets variables, or parts of them, that its ClusterClass marks as deprecated.
-    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = named(DEPRECATED), env = "TOPOLOGIST_DEPRECATED")]
+    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = named(DEPRECATED),
+        env = "TOPOLOGIST_DEPRECATED")]
     pub deprecated: Deprecated,
     /// Maximum size of the topology of one Cluster, in bytes or as 512Ki or 64Mi: the bytes of all objects, each as
     /// large as its template, and of the variables that patches see. A larger one is not computed; a Cluster that needs
     /// it is invalid. In a server, the memory limit may lower it.
-    #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = memory::bytes, env = "TOPOLOGIST_COMPUTATION_LIMIT")]
+    #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = memory::bytes,
+        env = "TOPOLOGIST_COMPUTATION_LIMIT")]
     pub computation_limit: usize,
 }
 

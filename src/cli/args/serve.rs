@@ -60,7 +60,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOPOLOGIST_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
     /// Interval for checking the files of --tls-cert, --tls-key and --client-ca for changes, such as 5s or 500ms.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, env = "TOPOLOGIST_TLS_POLL")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration,
+        env = "TOPOLOGIST_TLS_POLL")]
     pub tls_poll: Duration,
     /// Require a client certificate issued by a CA in this file for admission reviews; reloaded when it changes.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_CLIENT_CA")]
@@ -82,17 +83,21 @@ pub struct ServeArgs {
     pub shutdown_grace: Option<Duration>,
     /// Maximum number of open connections for reviews; memory and file descriptors may lower it. At the limit, a new
     /// connection closes an idle one.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "TOPOLOGIST_CONNECTIONS")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..),
+        env = "TOPOLOGIST_CONNECTIONS")]
     pub connections: u32,
     /// Timeout for a client's TLS handshake, its first request, and the headers of each later request.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration,
+        env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
     /// Idle timeout of connections. Clients should use a shorter one (kube-apiserver: 90s): a request that is sent
     /// while the server closes the connection is lost.
-    #[arg(long, value_name = "TIME", default_value = "150s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_IDLE")]
+    #[arg(long, value_name = "TIME", default_value = "150s", value_parser = positive_duration,
+        env = "TOPOLOGIST_CLIENT_IDLE")]
     pub client_idle: Duration,
     /// Age after which a connection is closed gracefully; it may live up to twice as long.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration,
+        env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
     /// Memory limit of the process, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in
     /// progress together stay below 60 % of it. Default: the memory limit of the container, or 1Gi without one.
@@ -116,7 +121,8 @@ pub struct ServeArgs {
     pub max_replaced_machines: Option<u32>,
     /// How machines count against the ceiling whose number is not known: bound counts all machines of the Clusters that
     /// cannot be computed, warn counts none of them and warns.
-    #[arg(long, value_name = "HOW", default_value = "bound", value_parser = named(UNKNOWN_IMPACT), env = "TOPOLOGIST_IMPACT_UNKNOWN")]
+    #[arg(long, value_name = "HOW", default_value = "bound", value_parser = named(UNKNOWN_IMPACT),
+        env = "TOPOLOGIST_IMPACT_UNKNOWN")]
     pub impact_unknown: UnknownImpact,
     /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means
     /// only with --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the
@@ -140,7 +146,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
     pub watch_filter: Option<String>,
     /// Log format.
-    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT", value_parser = named(LOG_FORMAT))]
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT",
+        value_parser = named(LOG_FORMAT))]
     pub log_format: Format,
     /// Log filter: a level, or module=level pairs. Default: info; with --embedded on a terminal, RUST_LOG or warn.
     #[arg(long, value_name = "FILTER", env = "TOPOLOGIST_LOG")]
@@ -177,7 +184,8 @@ impl ServeArgs {
     fn check_ceiling(&self) -> Result<()> {
         ensure!(
             self.max_replaced_machines.is_none() || !self.impact_time.is_zero(),
-            "--max-replaced-machines needs the count of machines that --impact-time 0 switches off; leave one of them out"
+            "--max-replaced-machines needs the count of machines that --impact-time 0 switches off; leave one of them \
+             out"
         );
         Ok(())
     }

@@ -69,7 +69,11 @@ pub(super) fn kind_and_name(text: &str) -> Result<KindAndName, String> {
     let (kind, name) = match text.split('/').collect::<Vec<_>>().as_slice() {
         [kind] if is_part(kind) => ((*kind).to_owned(), None),
         [kind, name] if is_part(kind) && is_part(name) => ((*kind).to_owned(), Some((*name).to_owned())),
-        _ => return Err("expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q; --namespace gives the namespace".to_owned()),
+        _ => {
+            let message = "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q; --namespace \
+                           gives the namespace";
+            return Err(message.to_owned());
+        }
     };
     Ok(KindAndName { kind, name })
 }

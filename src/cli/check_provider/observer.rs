@@ -231,8 +231,7 @@ impl ProviderObserver {
             self.gone(&key).await?;
         }
         let before = self.known.remove(&key);
-        let same =
-            |known: &KnownObject| known.object.at("metadata.resourceVersion") == object.at("metadata.resourceVersion");
+        let same = |known: &KnownObject| known.object.resource_version() == object.resource_version();
         let is_same = before.as_ref().is_some_and(same);
         let around = look_around(&self.client, self.target.role, &object).await;
         if !is_same {

@@ -93,9 +93,9 @@ impl Attempts {
 
     fn untried(&self) -> Vec<String> {
         let forbidden = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = |(kind, (said, objects)): (&String, &(String, usize))| {
+        let words = |(kind, (reason, objects)): (&String, &(String, usize))| {
             let objects = if *objects == 1 { format!("1 {kind}") } else { format!("{objects} {kind}s") };
-            format!("no permission for a dry run of {objects}, so their changes are assumed: {said}")
+            format!("no permission for a dry run of {objects}, so their changes are assumed: {reason}")
         };
         forbidden.iter().map(words).chain(self.deadline.warning()).collect()
     }
@@ -173,7 +173,8 @@ mod tests {
     }
 
     fn forge() -> Value {
-        json!({"apiVersion": "g.io/v1", "kind": "Forge", "metadata": {"namespace": "ns", "name": "f", "uid": "u"}, "spec": {}})
+        json!({"apiVersion": "g.io/v1", "kind": "Forge", "metadata": {"namespace": "ns", "name": "f", "uid": "u"},
+            "spec": {}})
     }
 
     /// The dry run of an object in this version.

@@ -50,21 +50,21 @@ fn of_classes(report: &ComparisonReport) -> Vec<String> {
         |holds: fn(&&ChangeGroup) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
     let (samples, changed) = (number(|_| true), number(|group| !group.steps.is_empty()));
     let all = counted(samples, "sample Cluster");
-    let mut said = Vec::new();
+    let mut phrases = Vec::new();
     match (samples, changed) {
         (0, _) => {}
-        (_, 0) => said.push(format!("{all}, nothing changes")),
-        _ => said.push(format!("{changed} of {all} changed")),
+        (_, 0) => phrases.push(format!("{all}, nothing changes")),
+        _ => phrases.push(format!("{changed} of {all} changed")),
     }
     if report.groups.is_empty() && report.classes.is_empty() && !report.incomplete.is_empty() {
-        said.push("no Cluster, nothing changes in the classes and their templates".to_owned());
+        phrases.push("no Cluster, nothing changes in the classes and their templates".to_owned());
     }
     if !report.classes.is_empty() {
         let number = report.classes.len();
         let classes = if number == 1 { "ClusterClass" } else { "ClusterClasses" };
-        said.push(format!("{number} {classes} changed without a Cluster"));
+        phrases.push(format!("{number} {classes} changed without a Cluster"));
     }
-    said
+    phrases
 }
 
 /// `4 machines replaced, 2 removed`: the replaced ones are printed even if there are none.

@@ -28,7 +28,8 @@ pub(super) fn identity(
         }
         if !options.embedded {
             bail!(
-                "no serving certificate: use --manage-certificates, or --tls-cert and --tls-key; `topologist certs` creates such a pair"
+                "no serving certificate: use --manage-certificates, or --tls-cert and --tls-key; `topologist certs` \
+                 creates such a pair"
             );
         }
         let authority = make_certificate(&options.state_dir, &identity)?;

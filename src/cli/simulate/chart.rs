@@ -97,7 +97,7 @@ pub(super) fn bar(timeline: &ClusterTimeline, is_stuck: bool, scale: &Scale) -> 
 /// The times in which anything waited.
 fn merged(timeline: &ClusterTimeline, seconds: i64) -> Vec<(i64, i64)> {
     let mut spans: Vec<(i64, i64)> =
-        timeline.held.iter().map(|span| (span.from, span.until.unwrap_or(seconds))).filter(|(a, b)| a < b).collect();
+        timeline.holds.iter().map(|span| (span.from, span.until.unwrap_or(seconds))).filter(|(a, b)| a < b).collect();
     spans.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::new();
     for (from, until) in spans {
@@ -171,7 +171,7 @@ fn lane(lanes: &mut Vec<i64>, machine: &MachineSpan) -> usize {
 }
 
 fn of_machine(name: &str, machine: &MachineSpan, y: usize, scale: &Scale, palette: &Palette) -> String {
-    let title = escaped(&format!("{name}: {}", told(machine)));
+    let title = escaped(&format!("{name}: {}", life_of(machine)));
     let (from, until) = (machine.made.unwrap_or(0), machine.gone.unwrap_or(scale.seconds));
     let ready = machine.running.unwrap_or(until).min(until);
     let color = palette.class(&machine.version);
@@ -186,7 +186,7 @@ fn of_machine(name: &str, machine: &MachineSpan, y: usize, scale: &Scale, palett
 }
 
 /// The life of a machine in words.
-fn told(machine: &MachineSpan) -> String {
+fn life_of(machine: &MachineSpan) -> String {
     let MachineSpan { version, made, running, gone, .. } = machine;
     let began = made.map_or("existed at the start".to_owned(), |t| format!("created at {}", span(t)));
     let runs = match (made, running) {
@@ -208,7 +208,8 @@ fn of_wait(wait: &StuckWait<'_>, scale: &Scale) -> String {
     let rect = scale.rect("wait", from, until, 0, BAR);
     let bar = svg("lanes", &times, LANE, &format!("<g><title>{title}</title>{rect}</g>"));
     format!(
-        "<div class=\"held\"><p class=\"reason\"><span>{text}</span> <span class=\"when\">{times}</span></p>\n{bar}</div>\n"
+        "<div class=\"held\"><p class=\"reason\"><span>{text}</span> <span class=\"when\">{times}</span></p>\n\
+         {bar}</div>\n"
     )
 }
 
@@ -221,8 +222,8 @@ pub(super) fn count<'a>(
     let graph = graph(&counts(timelines), peak, scale.seconds);
     let title = format!("<title>at most {} at once</title>", counted(peak, "machine"));
     let content = format!(
-        "{}<svg y=\"{AXIS}\" width=\"100%\" height=\"{STEPS}\" viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\">{title}{graph}</svg>\
-         <text class=\"axis peak\" x=\"4\" y=\"{}\">{peak}</text>",
+        "{}<svg y=\"{AXIS}\" width=\"100%\" height=\"{STEPS}\" viewBox=\"0 0 1000 100\" \
+         preserveAspectRatio=\"none\">{title}{graph}</svg><text class=\"axis peak\" x=\"4\" y=\"{}\">{peak}</text>",
         scale.axis(),
         AXIS + 18,
     );

@@ -50,7 +50,7 @@ fn cluster(key: &ObjectKey, timeline: &ClusterTimeline, group: &TimelineGroup<'_
         "wayOut": group.way_out,
         "durationSeconds": timeline.last,
         "peakMachines": timeline.peak_machines,
-        "held": timeline.held.iter().map(held).collect::<Vec<_>>(),
+        "held": timeline.holds.iter().map(held).collect::<Vec<_>>(),
         "machines": timeline.machines.iter().map(machine).collect::<Vec<_>>(),
         "events": timeline.events.iter().map(event).collect::<Vec<_>>(),
     })

@@ -17,7 +17,8 @@ pub(super) fn page(report: &SimulationReport<'_>) -> String {
     let title = title(report);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<meta name=\"color-scheme\" content=\"light dark\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <title>Rollout: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n{}{}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         machines(report),
@@ -74,7 +75,9 @@ fn of_group(group: &TimelineGroup<'_>, report: &SimulationReport<'_>, palette: &
     let open = if report.groups.len() == 1 { " open=\"\"" } else { "" };
     let stuck = if group.reason.is_some() { " failed" } else { "" };
     format!(
-        "<details{open} class=\"group{stuck}\" data-names=\"{}\">\n<summary><span class=\"name\">{title}</span> <span class=\"facts\">{}</span>\n{bar}</summary>\n{}{}</details>\n",
+        "<details{open} class=\"group{stuck}\" data-names=\"{}\">\n\
+         <summary><span class=\"name\">{title}</span> <span class=\"facts\">{}</span>\n{bar}</summary>\n\
+         {}{}</details>\n",
         names.join(" "),
         facts(group),
         explained(group, &names),
@@ -147,7 +150,7 @@ mod tests {
         let [kind, name, what, because] = event;
         let timeline = ClusterTimeline {
             machines: [(strange("machine"), machine)].into(),
-            held: vec![held],
+            holds: vec![held],
             events: vec![TimelineEvent { t: 3, kind, name, change: TimelineChange::Phase(what), because }],
             last: 3,
             ..ClusterTimeline::default()

@@ -80,7 +80,8 @@ fn swatch(classes: &[String], text: &str) -> String {
     let squares: String = classes.iter().enumerate().map(square).collect();
     let width = classes.len() * SQUARE;
     format!(
-        "<span class=\"key\"><svg width=\"{width}\" height=\"{SQUARE}\" aria-hidden=\"true\">{squares}</svg> {text}</span>\n"
+        "<span class=\"key\"><svg width=\"{width}\" height=\"{SQUARE}\" aria-hidden=\"true\">{squares}</svg> \
+         {text}</span>\n"
     )
 }
 

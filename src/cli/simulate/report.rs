@@ -121,7 +121,7 @@ impl StuckWait<'_> {
 /// What waited in one Cluster. A wait that ended in the second in which it began is left out.
 pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<StuckWait<'_>> {
     let mut waits: Vec<StuckWait<'_>> = Vec::new();
-    for span in timeline.held.iter().filter(|span| span.until != Some(span.from)) {
+    for span in timeline.holds.iter().filter(|span| span.until != Some(span.from)) {
         let reason = span.reason.clone();
         let new = StuckWait { span, names: vec![&span.name], clusters: 1, nameless: reason.clone(), reason };
         match waits.iter_mut().find(|one| one.times() == new.times() && one.reason == new.reason) {
@@ -175,7 +175,7 @@ impl TimelineShape {
         machines.iter_mut().for_each(|lives| lives.sort());
         machines.sort();
         events.sort();
-        let held = timeline.held.iter();
+        let held = timeline.holds.iter();
         let mut held: Vec<_> =
             held.map(|span| (span.kind.clone(), nameless(&span.reason), span.from, span.until)).collect();
         held.sort();
@@ -187,7 +187,7 @@ impl TimelineShape {
 /// The names of a Cluster and of its objects; generated names end in five characters that follow from other names.
 fn names(key: &ObjectKey, timeline: &ClusterTimeline) -> ObjectNames<&'static str> {
     let events = timeline.events.iter().map(|event| &*event.name);
-    let held = timeline.held.iter().map(|span| &*span.name);
+    let held = timeline.holds.iter().map(|span| &*span.name);
     let machines = timeline.machines.iter().flat_map(|(name, machine)| [&**name, &*machine.owner]);
     let all = events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]);
     ObjectNames::new(NameBoundary::GeneratedName, all.map(|name| (name.to_owned(), "…")))

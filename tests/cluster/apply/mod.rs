@@ -238,7 +238,8 @@ async fn a_change_writes_only_changed_objects() {
     assert_eq!((size(&old).await, size(&new).await), (Some(json!("Small")), Some(json!("huge"))));
     let events = stage.events().await;
     let replaced = format!(
-        "Normal TopologyCreate on Cluster: Created ForgeMachineTemplate {new} as a replacement for {old} (template rotation)"
+        "Normal TopologyCreate on Cluster: Created ForgeMachineTemplate {new} as a replacement for {old} (template \
+         rotation)"
     );
     let updated = format!("Normal TopologyUpdate on Cluster: Updated MachineDeployment \"{md}\"");
     assert_eq!((events.get(&replaced), events.get(&updated)), (Some(&1), Some(&1)), "{events:#?}");
@@ -256,19 +257,20 @@ async fn a_change_writes_only_changed_objects() {
     // Metadata alone is changed in place.
     stage.edit("user", MACHINES, "smith", json!({"metadata": {"labels": {"shift": "late"}}})).await;
     assert_eq!(steps(&stage.roll_out().await), ["apply MachineDeployment/md/infrastructure"]);
-    let told = format!("Normal TopologyUpdate on Cluster: Updated ForgeMachineTemplate {new} (metadata changes)");
+    let reported = format!("Normal TopologyUpdate on Cluster: Updated ForgeMachineTemplate {new} (metadata changes)");
     let events = stage.events().await;
-    assert!(events.contains_key(&told), "{events:#?}");
+    assert!(events.contains_key(&reported), "{events:#?}");
 
     // A version is told of, and everything comes at once.
     stage.edit_cluster(json!({"spec": {"topology": {"version": "v1.33.1"}}})).await;
     assert_eq!(steps(&stage.roll_out().await), ["apply controlPlane", "apply cluster"]);
     let brain = stage.name_of(BRAIN).await;
-    let told = format!(
-        "Normal TopologyUpdate on Cluster: Updated KubeadmControlPlane \"{brain}\" with version change from v1.33.0 to v1.33.1"
+    let reported = format!(
+        "Normal TopologyUpdate on Cluster: Updated KubeadmControlPlane \"{brain}\" with version change from v1.33.0 to \
+         v1.33.1"
     );
     let events = stage.events().await;
-    assert!(events.contains_key(&told), "{events:#?}");
+    assert!(events.contains_key(&reported), "{events:#?}");
 }
 
 #[tokio::test]
@@ -305,8 +307,8 @@ async fn fields_of_others_stay_and_own_fields_are_removed() {
     assert_eq!(names, ["v", "theirs"]);
     assert_eq!(stage.one(GROUND).await["spec"]["site"], Value::Null);
     // What is told again is counted.
-    let told = format!("Normal TopologyUpdate on Cluster: Updated ForgeCluster \"{ground}\"");
-    assert_eq!(stage.events().await.get(&told), Some(&2));
+    let reported = format!("Normal TopologyUpdate on Cluster: Updated ForgeCluster \"{ground}\"");
+    assert_eq!(stage.events().await.get(&reported), Some(&2));
     assert_eq!(steps(&stage.plan().await.unwrap()), [""; 0]);
 }
 
@@ -418,12 +420,12 @@ async fn removed_workers_are_deleted_and_existing_ones_not_created_again() {
         left.iter().map(|one| &one["metadata"]["labels"]["topology.cluster.x-k8s.io/deployment-name"]).collect();
     assert_eq!(left, [&json!("other"), &json!("third")]);
     let events = stage.events().await;
-    for told in [
+    for reported in [
         format!("Normal TopologyDelete on Cluster: Deleted MachineDeployment \"{md}\""),
         format!("Normal TopologyDelete on Cluster: Deleted MachinePool \"{mp}\""),
         format!("Normal TopologyDelete on MachineHealthCheck: Deleted MachineHealthCheck \"{md}\""),
     ] {
-        assert!(events.contains_key(&told), "{told}: {events:#?}");
+        assert!(events.contains_key(&reported), "{reported}: {events:#?}");
     }
 }
 
@@ -485,7 +487,8 @@ async fn lost_managed_fields_are_repaired_before_anything_is_applied() {
     assert_eq!(managers(&stage.cluster().await), ["manager"]);
 
     // What the control plane does not send any more goes, although the record was lost in between.
-    let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": [{"name": "v", "value": "2"}]}}}});
+    let spec = json!({"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": [{"name": "v",
+        "value": "2"}]}}}});
     let template = json!({"spec": {"template": {"spec": spec}}});
     stage.edit("user", (CONTROL_PLANE, "KubeadmControlPlaneTemplate"), "brain", template).await;
     assert_eq!(steps(&stage.roll_out().await), ["apply infrastructure", "apply controlPlane"]);
@@ -508,11 +511,11 @@ async fn a_rejected_dry_run_fails_the_plan() {
     let site = json!({"spec": {"template": {"spec": {"site": 5}}}});
     stage.edit("user", (INFRASTRUCTURE, "ForgeClusterTemplate"), "ground", site).await;
     let failure = async || stage.plan().await.unwrap().plan.failure.unwrap().to_string();
-    let said = failure().await;
+    let error = failure().await;
     let ground = stage.name_of(GROUND).await;
     let want = format!("ForgeCluster {}/{ground} failed to apply in a dry run: ", stage.namespace);
-    assert!(said.starts_with(&want), "{said}");
-    assert!(said.contains("spec.site"), "{said}");
-    assert_eq!(said, failure().await);
+    assert!(error.starts_with(&want), "{error}");
+    assert!(error.contains("spec.site"), "{error}");
+    assert_eq!(error, failure().await);
     assert!(stage.made((BOOTSTRAP, "KubeadmConfigTemplate")).await.len() == 1);
 }

@@ -362,7 +362,8 @@ impl Stage {
         let mut class = serde_json::to_value(self.api(CORE, "ClusterClass").get("forge").await.unwrap()).unwrap();
         let status = json!({"observedGeneration": class["metadata"]["generation"],
             "conditions": [{"type": "VariablesReady", "status": "True"}], "variables": [{"name": "size",
-            "definitions": [{"from": "inline", "required": false, "schema": {"openAPIV3Schema": {"type": "string"}}}]}]});
+            "definitions": [{"from": "inline", "required": false,
+                "schema": {"openAPIV3Schema": {"type": "string"}}}]}]});
         class["status"] = status;
         let class = ClusterClass::decode(WireVersion::V1Beta2, &class.to_string()).unwrap();
         (cluster.clone(), class.clone(), Facts::complete([cluster], [class]))

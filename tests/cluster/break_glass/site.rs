@@ -217,9 +217,9 @@ impl Guide<'_> {
         let block = self.blocks.pop().expect("the guide has another block");
         assert!(block.iter().any(|command| command.text.contains(words)), "{words:?} is not in {block:#?}");
         for (command, (code, out)) in block.iter().zip(self.site.shell(&block)) {
-            let told = || format!("$ {}\n{out}\n(code {code})\n{}", command.text, self.site.nodes.logs());
-            assert_eq!(code != 0, command.is_refused(), "{}", told());
-            assert!(command.prints.iter().all(|line| guide::has(&out, line)), "{:?}\n{}", command.prints, told());
+            let reported = || format!("$ {}\n{out}\n(code {code})\n{}", command.text, self.site.nodes.logs());
+            assert_eq!(code != 0, command.is_refused(), "{}", reported());
+            assert!(command.prints.iter().all(|line| guide::has(&out, line)), "{:?}\n{}", command.prints, reported());
         }
     }
 

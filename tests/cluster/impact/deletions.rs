@@ -46,8 +46,8 @@ impl Fleet {
 
 fn denied(kind: &str, name: &str, number: &str) -> String {
     format!(
-        "{kind} NS/{name} cannot be deleted because it is used by ClusterClass NS/base ({number}); to delete it anyway, set the \
-         annotation unsafe.topologist.dev/delete-template-in-use on it"
+        "{kind} NS/{name} cannot be deleted because it is used by ClusterClass NS/base ({number}); to delete it \
+         anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it"
     )
 }
 

@@ -22,9 +22,9 @@ impl Following {
             command(&["check-provider", "-o", "json", "--live", kind, "--namespace", &story.site.namespace]);
         command.arg("--kubeconfig").arg(installation.kubernetes.kubeconfig());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        while !said.next().expect("it ends before it follows").unwrap().contains("following") {}
-        std::thread::spawn(move || said.for_each(drop));
+        let mut message = BufReader::new(child.stderr.take().unwrap()).lines();
+        while !message.next().expect("it ends before it follows").unwrap().contains("following") {}
+        std::thread::spawn(move || message.for_each(drop));
         Following(child)
     }
 
@@ -153,8 +153,8 @@ async fn the_third_machine_fails_says_so_and_is_replaced_when_its_health_check_i
     let cluster = story.site.cluster("failing").await;
     let numbered = text(&cluster, "/metadata/annotations/lifecycle.topologist.dev~1numbered-machines");
     assert_eq!(numbered.split(',').nth(2), Some(&*name), "{numbered}");
-    let asked = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});
-    story.site.merge(CORE, "Machine", &name, asked).await;
+    let requested = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});
+    story.site.merge(CORE, "Machine", &name, requested).await;
     let is_another = |machine: &Value| text(machine, "/metadata/name") != name;
     story.until_running("another Machine runs in its place", 3 + 4, is_another).await;
     nothing_was_forbidden(&shared.topologist);

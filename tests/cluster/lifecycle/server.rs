@@ -67,11 +67,13 @@ impl Installation {
     pub(super) async fn start_within(&self, namespace: &str, more: &[&str]) -> Topologist {
         let group = "rbac.authorization.k8s.io";
         let metadata = json!({"name": "leader", "namespace": namespace});
-        let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}]);
+        let rules = json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "verbs": ["create", "get", "update"]}]);
         let subject = json!({"kind": "ServiceAccount", "name": "topologist", "namespace": "topologist-system"});
         let objects = [
             json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}),
-            json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
+            json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
+                "subjects": [subject],
                 "roleRef": {"apiGroup": group, "kind": "Role", "name": "leader"}}),
         ];
         self.kubernetes.apply_yaml(&stream(&objects)).await;

@@ -19,7 +19,8 @@ fn rights(namespace: &str) -> String {
     let (api, kind) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
     let subjects = json!([{"kind": "ServiceAccount", "name": "simulates", "namespace": namespace}]);
     let role = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "simulates"}, "rules": rules});
-    let binding = json!({"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": "simulates"}, "subjects": subjects,
+    let binding = json!({"apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": "simulates"},
+        "subjects": subjects,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "simulates"}});
     stream(&[role, binding])
 }
@@ -69,11 +70,11 @@ fn a_live_simulation_reads_with_a_reader_s_rights_and_writes_nothing() {
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let of_story = |one: &&Value| one["namespace"] == *server.namespace && one["name"] == "demo";
-    let told = report["clusters"].as_array().unwrap().iter().find(of_story).unwrap();
-    assert_eq!(told["outcome"], "converged", "{told:#}");
-    let machines = told["machines"].as_array().unwrap();
+    let reported = report["clusters"].as_array().unwrap().iter().find(of_story).unwrap();
+    assert_eq!(reported["outcome"], "converged", "{reported:#}");
+    let machines = reported["machines"].as_array().unwrap();
     let count = |field: &str| machines.iter().filter(|machine| machine[field].is_i64()).count();
     // The instances of the pool count like Machines.
-    assert_eq!((machines.len(), count("made"), count("gone")), (10, 5, 5), "{told:#}");
+    assert_eq!((machines.len(), count("made"), count("gone")), (10, 5, 5), "{reported:#}");
     assert_eq!(versions(&server), stored, "nothing is written");
 }

@@ -204,11 +204,13 @@ async fn a_hold_ends_when_the_deletion_is_denied_and_when_hooks_are_skipped() {
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": format!("denies-{}", site.namespace())},
         "webhooks": [{
-            "name": "denies.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "name": "denies.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Fail",
             "clientConfig": {"url": "https://127.0.0.1:1/"},
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": site.namespace()}},
             "objectSelector": {"matchLabels": {"story": "denied"}},
-            "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["DELETE"], "resources": ["clusters"]}],
+            "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["DELETE"],
+                "resources": ["clusters"]}],
         }],
     });
     site.apply(&denying);

@@ -154,11 +154,14 @@ async fn a_hold_without_a_deletion_goes_and_hooks_can_be_skipped() {
     let _topologist = installation.start_behind_webhooks(&manifests, &FLAGS).await;
     let (site, lab) = provided(&installation).await;
     let denying = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "denies"},
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "denies"},
         "webhooks": [{
-            "name": "denies.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "name": "denies.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Fail",
             "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["DELETE"], "resources": ["clusters"]}],
+            "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": ["v1beta2"], "operations": ["DELETE"],
+                "resources": ["clusters"]}],
         }],
     });
     installation.kubernetes.apply_yaml(&denying.to_string()).await;

@@ -228,7 +228,7 @@ async fn while_a_hook_blocks_other_changes_go_on_and_a_new_process_asks_again(si
     // RH-9.4, RH-9.7, RH-18.6, RH-18.7
     const HOOK: &str = "BeforeClusterUpgrade";
     let extension = Extension::new(&site);
-    let asked = || extension.lab.count("gate");
+    let calls = || extension.lab.count("gate");
     extension.lab.on(HOOK, "gate", |_| Reply::wait(3_600, "a person decides"));
     let blocks = async || {
         let words = format!("{HOOK}: a person decides");
@@ -258,11 +258,11 @@ async fn while_a_hook_blocks_other_changes_go_on_and_a_new_process_asks_again(si
     check(false, "v1.34.0", checks - 1).await;
     check(true, "v1.34.2", checks).await;
     blocks().await;
-    assert_eq!(asked(), 1, "a new target waits as well");
+    assert_eq!(calls(), 1, "a new target waits as well");
     manager.stop().await;
 
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
-    site.until("the next process asks", || async { (asked() == 2).then_some(()) }).await;
+    site.until("the next process asks", || async { (calls() == 2).then_some(()) }).await;
     blocks().await;
     manager.stop().await;
 
@@ -287,7 +287,8 @@ async fn a_certificate_of_another_authority_is_refused(site: Site) {
     let name = &site.namespace;
     let config = extension.lab.config(
         name,
-        &json!({"namespaceSelector": {}, "clientConfig": {"url": extension.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}),
+        &json!({"namespaceSelector": {},
+            "clientConfig": {"url": extension.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}),
     );
     api(&site).patch(name, &PatchParams::apply("a-user").force(), &Patch::Apply(config)).await.unwrap();
     site.until("the certificate is refused", || async {

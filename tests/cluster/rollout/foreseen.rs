@@ -54,8 +54,8 @@ impl Watched {
         let mut plan = command(&["plan", "--live", "-o", "json", "--cluster", &name, "--kubeconfig"]);
         let Output { stdout, stderr, status } =
             plan.arg(kubernetes().kubeconfig()).arg("--to").arg(&file).output().unwrap();
-        let said = [&*stdout, &*stderr].map(String::from_utf8_lossy);
-        assert!(matches!(status.code(), Some(0 | 3 | 4 | 5)), "{status} {said:?}");
+        let message = [&*stdout, &*stderr].map(String::from_utf8_lossy);
+        assert!(matches!(status.code(), Some(0 | 3 | 4 | 5)), "{status} {message:?}");
         let plan: Value = serde_json::from_slice(&stdout).unwrap();
         let steps =
             plan["clusters"].as_array().unwrap().iter().flat_map(|one| one["steps"].as_array().unwrap().clone());

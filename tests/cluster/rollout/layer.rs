@@ -202,7 +202,8 @@ impl Wire {
 }
 
 fn unavailable(code: StatusCode) -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "code": code.as_u16(),
         "reason": "InternalError", "message": "the wire broke"});
     let body = Body::from(status.to_string().into_bytes());
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()

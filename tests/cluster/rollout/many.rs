@@ -81,7 +81,10 @@ fn store_copies(installation: &Installation, clusters: usize) {
     let copies = (1..=clusters).flat_map(|number| originals.iter().map(move |one| (one, number)));
     let copies: Vec<Stored> = copies.map(|(one, number)| one.copy(&uids, number)).collect();
     for some in copies.chunks(TOGETHER) {
-        let put = |one: &Stored| json!({"requestPut": {"key": STANDARD.encode(&one.key), "value": STANDARD.encode(&one.object)}});
+        let put = |one: &Stored| {
+            json!({"requestPut": {"key": STANDARD.encode(&one.key),
+                "value": STANDARD.encode(&one.object)}})
+        };
         let puts: Vec<Value> = some.iter().map(put).collect();
         let answer = installation.kubernetes.etcd("txn", &json!({"success": puts}));
         assert_eq!(answer["succeeded"], true, "{answer}");

@@ -197,8 +197,8 @@ impl<'a> Scene<'a> {
         let objects = self.folder.path().join("objects.yaml");
         let mut simulate = command(&["simulate", "-o", "json", "--timings", &self.server.timings(), "--objects"]);
         let output = simulate.arg(&objects).args(paths).output().unwrap();
-        let said = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
-        assert!(output.status.success(), "{of}: {said:#?}");
+        let message = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        assert!(output.status.success(), "{of}: {message:#?}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
 
         let kinds: BTreeSet<&str> = after.iter().map(|object| object["kind"].as_str().unwrap()).collect();
@@ -248,7 +248,10 @@ impl Seed {
 /// replaced.
 fn deployments(seed: &mut Seed, classes: [&str; 2]) -> Value {
     let sets = [("a", classes[0]), ("b", classes[1])];
-    let strategy = |surge: u64, unavailable: u64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+    let strategy = |surge: u64, unavailable: u64| {
+        json!({"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
+    };
     let sets = &sets[..=seed.below(2)];
     let mut set = |(name, class): &(&str, &str)| {
         let mut set = workers(name, seed.below(4));

@@ -82,12 +82,12 @@ struct Told {
 /// The orders that `simulate` tells. Of what the topology makes, these kinds count.
 pub fn simulated(cluster: &Value, kinds: &BTreeSet<String>) -> Orders {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let told = |machine: &Value| {
+    let reported = |machine: &Value| {
         let is_control_plane = machine["controlPlane"] == true;
         let owner = if is_control_plane { CONTROL_PLANE.to_owned() } else { text(&machine["owner"]) };
         (text(&machine["name"]), Told { owner, version: text(&machine["version"]), is_new: !machine["made"].is_null() })
     };
-    let machines: BTreeMap<String, Told> = cluster["machines"].as_array().unwrap().iter().map(told).collect();
+    let machines: BTreeMap<String, Told> = cluster["machines"].as_array().unwrap().iter().map(reported).collect();
     let change = Regex::new(r"version (\S+) → ([^\s,)]+)").unwrap();
     let (mut orders, mut phases) = (Orders::default(), BTreeMap::<String, Vec<String>>::new());
     for event in cluster["events"].as_array().unwrap() {

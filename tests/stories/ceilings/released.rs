@@ -20,8 +20,8 @@ fn a_strategy_that_replaces_what_on_delete_has_left_is_held() {
     fleet.edit(CLUSTER, |cluster| cluster["spec"]["topology"]["variables"] = greeting.clone()).unwrap();
     fleet.server.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=0");
     let rolling = |cluster: &mut Value| set(cluster, "rollout", json!({"strategy": {"type": "RollingUpdate"}}));
-    let said = held(&fleet.edit(CLUSTER, rolling));
-    assert!(said.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CLUSTER, rolling));
+    assert!(message.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{message}");
     assert_eq!(fleet.machines("a"), before);
     fleet.approve(CLUSTER, "2 CHG0001", rolling);
     fleet.until_replaced("a", &before);
@@ -39,8 +39,8 @@ fn an_upgrade_that_is_not_deferred_any_more_is_held() {
     fleet.edit(CLUSTER, |cluster| cluster["spec"]["topology"]["version"] = json!("v1.33.0")).unwrap();
     fleet.server.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
     let release = |cluster: &mut Value| set(cluster, "metadata", json!({"labels": {"a": "b"}}));
-    let said = held(&fleet.edit(CLUSTER, release));
-    assert!(said.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CLUSTER, release));
+    assert!(message.contains("this edit replaces or removes 2 machines in 1 of 1 Cluster"), "{message}");
     assert_eq!(fleet.machines("a"), before);
     fleet.approve(CLUSTER, "2 CHG0001", release);
     fleet.until_replaced("a", &before);
@@ -61,10 +61,11 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
     fleet
         .server
         .until("the edit is seen, and the resumption is held", || fleet.dry_run(CLUSTER, pause(false)).code != 0);
-    let said = held(&fleet.edit(CLUSTER, pause(false)));
+    let message = held(&fleet.edit(CLUSTER, pause(false)));
     assert!(
-        said.contains("may replace or remove up to 3 machines in 1 Cluster") && said.contains("while it was paused"),
-        "{said}"
+        message.contains("may replace or remove up to 3 machines in 1 Cluster")
+            && message.contains("while it was paused"),
+        "{message}"
     );
     assert_eq!(fleet.machines("a"), before);
     fleet.approve(CLUSTER, "3 CHG0001", pause(false));

@@ -18,8 +18,8 @@ fn a_time_of_a_control_plane_template_that_is_to_come_is_held() {
     let before = fleet.machines("");
     let soon = in_seconds(5);
     let later = |template: &mut Value| template["spec"]["template"]["spec"]["rollout"] = json!({"after": soon});
-    let said = held(&fleet.edit(CONTROL_PLANE, later));
-    assert!(said.contains("replaces or removes 3 machines in 1 of 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CONTROL_PLANE, later));
+    assert!(message.contains("replaces or removes 3 machines in 1 of 1 Cluster"), "{message}");
     fleet.approve(CONTROL_PLANE, "3 CHG0001", later);
     fleet.until_replaced("", &before);
 }
@@ -35,8 +35,8 @@ fn a_time_of_a_topology_that_is_to_come_is_held() {
         topology["controlPlane"]["rollout"] = json!({"after": soon});
         topology["workers"]["machineDeployments"][0]["rollout"] = json!({"after": soon});
     };
-    let said = held(&fleet.edit(CLUSTER, later));
-    assert!(said.contains("replaces or removes 5 machines in 1 of 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CLUSTER, later));
+    assert!(message.contains("replaces or removes 5 machines in 1 of 1 Cluster"), "{message}");
     fleet.approve(CLUSTER, "5 CHG0001", later);
     fleet.until_replaced("", &before[0]);
     fleet.until_replaced("a", &before[1]);
@@ -58,8 +58,8 @@ fn a_label_of_cluster_api_that_a_patch_reads_is_held() {
     fleet.server.wait("machinedeployments --all", "jsonpath={.status.upToDateReplicas}=2");
     let before = fleet.machines("a");
     let labelled = |cluster: &mut Value| cluster["metadata"]["labels"][label] = json!("north");
-    let said = held(&fleet.edit(CLUSTER, labelled));
-    assert!(said.contains("replaces or removes 2 machines in 1 of 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CLUSTER, labelled));
+    assert!(message.contains("replaces or removes 2 machines in 1 of 1 Cluster"), "{message}");
     fleet.approve(CLUSTER, "2 CHG0002", labelled);
     fleet.until_replaced("a", &before);
 }
@@ -73,8 +73,8 @@ fn a_health_check_that_calls_all_nodes_unhealthy_is_held() {
         check["checks"]["unhealthyNodeConditions"] = json!([{"type": "Ready", "status": "True", "timeoutSeconds": 0}]);
         check["remediation"]["triggerIf"]["unhealthyLessThanOrEqualTo"] = json!("100%");
     };
-    let said = held(&fleet.edit(CLASS, unhealthy));
-    assert!(said.contains("2 machines in 1"), "{said}");
+    let message = held(&fleet.edit(CLASS, unhealthy));
+    assert!(message.contains("2 machines in 1"), "{message}");
     let before = fleet.machines("a");
     fleet.approve(CLASS, "2 CHG0001", unhealthy);
     fleet.server.until("a machine is remediated", || !before.is_subset(&fleet.machines("a")));

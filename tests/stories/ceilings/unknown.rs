@@ -20,13 +20,13 @@ fn a_class_that_is_corrected_with_another_change_is_held() {
     // E8: DEC-59
     let fleet = Fleet::start();
     let before = fleet.machines("a");
-    let said = held(&fleet.edit(CLASS, break_class));
-    assert!(said.contains("may replace or remove up to 3 machines in 1 Cluster"), "{said}");
+    let message = held(&fleet.edit(CLASS, break_class));
+    assert!(message.contains("may replace or remove up to 3 machines in 1 Cluster"), "{message}");
     assert!(
-        said.contains("the topology of Cluster default/demo cannot be computed: ") && said.contains("broken"),
-        "{said}"
+        message.contains("the topology of Cluster default/demo cannot be computed: ") && message.contains("broken"),
+        "{message}"
     );
-    assert!(said.contains("topologist.dev/approved-impact: \"3 <reason>\""), "{said}");
+    assert!(message.contains("topologist.dev/approved-impact: \"3 <reason>\""), "{message}");
     fleet.server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
     fleet.approve(CLASS, "3 CHG0001", break_class);
     let restored = fleet.dry_run(CLASS, |class| drop(class["spec"]["patches"].as_array_mut().unwrap().pop()));
@@ -35,8 +35,8 @@ fn a_class_that_is_corrected_with_another_change_is_held() {
         class["spec"]["patches"].as_array_mut().unwrap().pop();
         greets(class, "another");
     };
-    let said = held(&fleet.edit(CLASS, corrected));
-    assert!(said.contains("its approval is that of an earlier edit"), "{said}");
+    let message = held(&fleet.edit(CLASS, corrected));
+    assert!(message.contains("its approval is that of an earlier edit"), "{message}");
     assert_eq!(fleet.machines("a"), before);
     fleet.approve(CLASS, "3 CHG0002", corrected);
     fleet.until_replaced("a", &before);
@@ -50,14 +50,17 @@ fn a_class_that_names_a_missing_template_is_held_and_so_is_the_template() {
     let names_missing = |class: &mut Value| {
         class["spec"]["workers"]["machineDeployments"][0]["bootstrap"]["templateRef"]["name"] = json!("missing");
     };
-    let said = held(&fleet.edit(CLASS, names_missing));
-    assert!(said.contains("up to 3 machines") && said.contains("EmbeddedConfigTemplate default/missing"), "{said}");
+    let message = held(&fleet.edit(CLASS, names_missing));
+    assert!(
+        message.contains("up to 3 machines") && message.contains("EmbeddedConfigTemplate default/missing"),
+        "{message}"
+    );
     fleet.approve(CLASS, "3 CHG0001", names_missing);
     let mut missing = fleet.stored(TEMPLATE);
     missing["metadata"] = json!({"name": "missing"});
     missing["spec"]["template"]["spec"]["files"] = json!([{"path": "/etc/issue", "content": "another"}]);
-    let said = held(&fleet.server.kubectl.try_give(&missing, &["create"]));
-    assert!(said.contains("EmbeddedConfigTemplate default/missing in the same edit"), "{said}");
+    let message = held(&fleet.server.kubectl.try_give(&missing, &["create"]));
+    assert!(message.contains("EmbeddedConfigTemplate default/missing in the same edit"), "{message}");
     missing["metadata"]["annotations"] = json!({APPROVAL: "3 CHG0002"});
     fleet.server.kubectl.give(&missing, &["create"]);
     fleet.until_replaced("a", &before);
@@ -77,8 +80,8 @@ fn a_template_that_is_created_anew_with_other_content_is_held() {
     let same = fleet.server.kubectl.try_give(&template, &["create", "--dry-run=server"]);
     assert_eq!(same.code, 0, "it is what was rolled out: {same:#?}");
     template["spec"]["template"]["spec"]["files"] = json!([{"path": "/etc/issue", "content": "another"}]);
-    let said = held(&fleet.server.kubectl.try_give(&template, &["create"]));
-    assert!(said.contains("up to 3 machines in 1 Cluster"), "{said}");
+    let message = held(&fleet.server.kubectl.try_give(&template, &["create"]));
+    assert!(message.contains("up to 3 machines in 1 Cluster"), "{message}");
     template["metadata"]["annotations"] = json!({APPROVAL: "3 CHG0001"});
     fleet.server.kubectl.give(&template, &["create"]);
     fleet.until_replaced("a", &before);

@@ -94,7 +94,8 @@ impl Wire {
 
 /// An answer of the wire instead of the API server's.
 fn failure(code: StatusCode, reason: &str) -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code.as_u16(),
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "code": code.as_u16(),
         "reason": reason, "message": "the wire is broken"});
     let body = Body::from(status.to_string());
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()

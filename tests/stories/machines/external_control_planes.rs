@@ -33,7 +33,8 @@ impl Scene {
         scene.write_secret("create", &kubeconfig(&scene.workloads));
         let control_plane = format!("embeddedcontrolplane/{}", server.names("embeddedcontrolplanes")[0]);
         let numbers = json!({"version": "v1.32.0", "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
-            "upToDateReplicas": 1, "externalManagedControlPlane": true, "initialization": {"controlPlaneInitialized": true}});
+            "upToDateReplicas": 1, "externalManagedControlPlane": true,
+            "initialization": {"controlPlaneInitialized": true}});
         server.merge_status(&control_plane, &numbers);
         scene
     }
@@ -87,7 +88,8 @@ fn key(server: &str) -> ObjectKey {
 fn pod(node: &str) -> Value {
     let owner =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1-2-3", "controller": true}]);
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default", "ownerReferences": owner},
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-1", "namespace": "default", "ownerReferences": owner},
         "spec": {"nodeName": node, "containers": [{"name": "main", "image": "example.com/a:1"}]}})
 }
 
@@ -120,9 +122,11 @@ fn workers_of_a_control_plane_of_somebody_else_run_are_drained_and_follow_its_ku
     scene.workloads.kubeconfig(&key("two"));
     let two = scene.workload("two");
     for machine in &machines {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine["status"]["nodeRef"]["name"]},
+        let node = json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": machine["status"]["nodeRef"]["name"]},
             "spec": {"providerID": machine["spec"]["providerID"]},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.32.9"}}});
+            "status": {"conditions": [{"type": "Ready", "status": "True"}],
+                "nodeInfo": {"kubeletVersion": "v1.32.9"}}});
         two.give(&node, &["create"]);
     }
     scene.write_secret("apply", &scene.workloads.kubeconfig(&key("two")));

@@ -37,8 +37,8 @@ fn flags_of_machines_that_are_wrong_are_refused_with_the_reason() {
         ("--external-kinds", "dockerMachine", ["--external-kinds", "dockerMachine"]),
         ("--lifecycle", "maybe", ["--lifecycle", "auto, on, off"]),
     ] {
-        let said = refusal(server::serving(&["--embedded", "--state-dir", &state, flag, value]));
-        assert!(wants.iter().all(|want| said.contains(want)), "{flag} {value}: {said}");
+        let message = refusal(server::serving(&["--embedded", "--state-dir", &state, flag, value]));
+        assert!(wants.iter().all(|want| message.contains(want)), "{flag} {value}: {message}");
     }
 }
 

@@ -19,8 +19,8 @@ pub fn foreseen(server: &TestServer, to: Option<&Value>) -> Value {
         command.arg("--to").arg(&file);
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{message}{}", String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     report["clusters"][0].clone()
 }
@@ -133,7 +133,7 @@ fn planned(server: &TestServer, to: &Value) -> String {
     std::fs::write(&file, to.to_string()).unwrap();
     let kubeconfig = server.kubeconfig.display().to_string();
     let output = command(&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &file]).output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.code().is_some_and(|code| code != 1 && code != 2), "{said}");
-    said
+    let message = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code().is_some_and(|code| code != 1 && code != 2), "{message}");
+    message
 }

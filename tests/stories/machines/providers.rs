@@ -45,7 +45,8 @@ fn a_controller_of_somebody_else_provides_the_machines_of_its_kind() {
     server.wait(&worker("v"), "jsonpath={.status.phase}=Provisioned");
     assert_eq!(server.kubectl.field(&worker("v"), ".spec.providerID"), "vsphere://42");
     assert_eq!(server.kubectl.field(&worker("v"), ".status.addresses[0].address"), "192.0.2.42");
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "spec": {"providerID": "vsphere://42"},
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"},
+        "spec": {"providerID": "vsphere://42"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.33.0"}}});
     server.workload("demo").give(&node, &["create"]);
     server.wait(&worker("v"), "jsonpath={.status.phase}=Running");
@@ -181,9 +182,9 @@ fn followed(server: &TestServer, wanted: &str, more: &[&str]) -> Child {
     let mut command = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig, "-o", "json"]);
     let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It greets as soon as it watches.
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    while !said.next().expect("it ends before it follows").unwrap().contains("following") {}
-    std::thread::spawn(move || said.for_each(drop));
+    let mut message = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !message.next().expect("it ends before it follows").unwrap().contains("following") {}
+    std::thread::spawn(move || message.for_each(drop));
     child
 }
 
@@ -268,8 +269,8 @@ fn kinds_that_cannot_be_followed_are_refused_with_those_that_can() {
         ("EmbeddedMachineTemplate", "no provider has a kind \"EmbeddedMachineTemplate\"; there are"),
     ] {
         let output = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{wanted}: {said}");
-        assert!(said.contains(why), "{wanted}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wanted}: {message}");
+        assert!(message.contains(why), "{wanted}: {message}");
     }
 }

@@ -21,7 +21,8 @@ fn the_status_lists_the_handlers() {
     site.register(&json!({}));
     let config = site.config();
     let handler = |name: &str, hook: &str, policy: &str| {
-        json!({"name": name, "requestHook": {"apiVersion": crate::harness::extension::HOOKS, "hook": hook}, "timeoutSeconds": 2,
+        json!({"name": name, "requestHook": {"apiVersion": crate::harness::extension::HOOKS, "hook": hook},
+            "timeoutSeconds": 2,
             "failurePolicy": policy})
     };
     let want = json!([
@@ -247,7 +248,10 @@ fn a_new_ca_in_the_secret_is_taken_over() {
     let site = Site::start();
     let other = crate::harness::extension::TestExtension::start();
     site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
-    let secret = |ca: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"}, "data": {"ca.crt": STANDARD.encode(ca)}});
+    let secret = |ca: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"},
+            "data": {"ca.crt": STANDARD.encode(ca)}})
+    };
     site.server.kubectl.give(&secret(&site.lab.ca), &["create"]);
     let mut config = site.lab.config("lab", &json!({"clientConfig": {"url": site.lab.url()}}));
     config["metadata"]["annotations"] = json!({"runtime.cluster.x-k8s.io/inject-ca-from-secret": "default/ca"});

@@ -72,7 +72,8 @@ fn the_example_patches_defines_refuses_and_holds() {
     let (extension, server) = (start(), TestServer::start(&[]));
     let url = format!("https://127.0.0.1:{}", extension.port);
     let config = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
-        "metadata": {"name": "example"}, "spec": {"clientConfig": {"url": url, "caBundle": STANDARD.encode(&extension.ca)}}});
+        "metadata": {"name": "example"},
+        "spec": {"clientConfig": {"url": url, "caBundle": STANDARD.encode(&extension.ca)}}});
     server.kubectl.give(&config, &["create"]);
     server.wait("extensionconfig/example", "condition=Discovered");
     let read =
@@ -107,7 +108,8 @@ fn the_example_patches_defines_refuses_and_holds() {
 fn the_guide_prints_what_a_check_of_the_example_prints() {
     // RH-23.5
     let extension = start();
-    let external = json!({"generatePatchesExtension": "images.example", "validateTopologyExtension": "allowed-images.example",
+    let external = json!({"generatePatchesExtension": "images.example",
+        "validateTopologyExtension": "allowed-images.example",
         "discoverVariablesExtension": "variables.example"});
     let folder = Folder::with(&[("remote", external)], |_| {});
     folder.trust(&extension.ca);

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +14,7 @@ use topologist::yaml;
 
 use crate::harness::programs;
 use crate::harness::server::command;
+use crate::harness::wait::{self, SOON};
 use crate::machines::server::{TestServer, cluster, condition, workers};
 
 /// The program, built if need be.
@@ -59,11 +59,8 @@ impl Extension {
                 hooks.lock().unwrap().extend(line.strip_prefix("called ").map(str::to_owned));
             }
         });
-        let until = Instant::now() + Duration::from_secs(30);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "the extension does not listen");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait::until("the extension listens", SOON, listens, String::new);
         Extension { child, port, ca: issued.authority, folder, called }
     }
 

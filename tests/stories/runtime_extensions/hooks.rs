@@ -174,7 +174,8 @@ fn a_cluster_without_a_topology_calls_nothing() {
     // RH-1.4
     let site = with_all_hooks();
     let plain = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "plain"},
-        "spec": {"infrastructureRef": {"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedCluster", "name": "plain"}}});
+        "spec": {"infrastructureRef": {"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedCluster",
+            "name": "plain"}}});
     site.server.kubectl.give(&plain, &["create"]);
     site.server.until_quiet("cluster/plain");
     site.server.kubectl.out(&["delete", "cluster/plain", "--timeout=30s"]);

@@ -151,7 +151,8 @@ fn definitions_that_conflict_are_told() {
     folder.trust(&lab.ca);
     let url = format!("lab={}", lab.url());
     let (_, out, err) = folder.run(&["validate", "bundle.json", "--extension", &url, "--extension-ca", "ca.crt"]);
-    let want = "ClusterClass default/embedded: VariableDiscovery failed: the following variables have conflicting definitions: format";
+    let want = "ClusterClass default/embedded: VariableDiscovery failed: the following variables have conflicting \
+                definitions: format";
     assert!(err.contains(want), "{out}{err}");
     let check = ["check-extension", &*url, "--extension-ca", "ca.crt", "--files", "bundle.json", "-o", "json"];
     let (code, out, _) = folder.run(&check);
@@ -500,7 +501,8 @@ fn a_check_sends_the_settings_of_patches_and_compares_their_definitions() {
     let patches = [("one", external("variables", "cellar")), ("two", external("variables", "attic"))];
     folder.write("bundle.json", &patches, |_| {});
     let found = findings(&folder, &url, &[]);
-    let want = "error RH-17.5 variables.lab with the settings of another patch defines variables of the same name in another way: place";
+    let want = "error RH-17.5 variables.lab with the settings of another patch defines variables of the same name in \
+                another way: place";
     assert_eq!(of(&found, "variables.lab"), [want]);
     // The handler of another patch defines the same variable in the same way.
     lab.on("DiscoverVariables", "others", |_| {

@@ -71,7 +71,8 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     let recorded = format!("lab={record}");
     let (code, replayed, _) = plan(&site, &file, &["--extension", &recorded]);
     assert_eq!((code, &replayed["summary"]), (4, &live["summary"]), "the flag takes precedence: {replayed:#}");
-    let unregistered = json!({"status": {"conditions": [{"type": "Discovered", "status": "False", "reason": "NotDiscovered",
+    let unregistered = json!({"status": {"conditions": [{"type": "Discovered", "status": "False",
+        "reason": "NotDiscovered",
         "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}]}});
     site.server.merge_status("extensionconfig/lab", &unregistered["status"]);
     let (_, undiscovered, _) = plan(&site, &file, &[]);

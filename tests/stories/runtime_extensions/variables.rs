@@ -83,8 +83,8 @@ fn clusters_that_new_definitions_break_are_counted_and_named() {
             .collect()
     };
     site.server.until("the class has an event", || !broken().is_empty());
-    let said = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of them: \
-        spec.topology.variables[format].value: supported values: \"cloud-config\"";
+    let said = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of \
+        them: spec.topology.variables[format].value: supported values: \"cloud-config\"";
     assert_eq!(broken(), [said]);
     assert_eq!(site.server.topologist.metric("topologist_broken_by_discovery_total"), Some(1.0));
 }

@@ -11,9 +11,9 @@ fn only_the_chosen_clusters_are_simulated() {
     labelled["metadata"]["labels"] = json!({"env": "prod"});
     story.file("a.yaml", world(&[small("blue"), labelled, small("red")]));
     let chosen = |arguments: &[&str]| {
-        let told = story.run(&[&["a.yaml", "-o", "json"], arguments].concat());
-        assert_eq!(told.code, 0, "{}", told.err);
-        let report = told.json();
+        let outcome = story.run(&[&["a.yaml", "-o", "json"], arguments].concat());
+        assert_eq!(outcome.code, 0, "{}", outcome.err);
+        let report = outcome.json();
         let names = report["clusters"].as_array().unwrap().iter();
         names.map(|cluster| cluster["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
@@ -24,9 +24,9 @@ fn only_the_chosen_clusters_are_simulated() {
         (["--cluster", "yellow"], "there is no Cluster default/yellow"),
         (["-l", "env=test"], "no Cluster matches --selector"),
     ] {
-        let told = story.run(&[&["a.yaml"][..], &arguments].concat());
-        assert_eq!(told.code, 2, "{}", told.out);
-        assert!(told.err.contains(want), "{}", told.err);
+        let outcome = story.run(&[&["a.yaml"][..], &arguments].concat());
+        assert_eq!(outcome.code, 2, "{}", outcome.out);
+        assert!(outcome.err.contains(want), "{}", outcome.err);
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Story, Told, cluster, world};
 
 /// The number of machines that a simulation makes before it stops.
-fn made(told: &Told) -> usize {
-    told.json()["clusters"][0]["machines"].as_array().unwrap().len()
+fn made(outcome: &Told) -> usize {
+    outcome.json()["clusters"][0]["machines"].as_array().unwrap().len()
 }
 
 #[test]
@@ -26,14 +26,14 @@ fn certificates_that_expire_before_they_are_issued_do_not_replace_machines_for_e
         assert!(file != "templates.yaml" || text.contains(kubeadm));
         story.file(file, text.replace(kubeadm, &expiring));
     }
-    let told = story.run(&["class.yaml", "cluster.yaml", "templates.yaml"]);
-    assert_eq!(told.code, 1, "{}", told.err);
-    let stuck = told.out.lines().find(|line| line.contains("Stuck: ")).unwrap_or_else(|| panic!("{}", told.out));
+    let outcome = story.run(&["class.yaml", "cluster.yaml", "templates.yaml"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.err);
+    let stuck = outcome.out.lines().find(|line| line.contains("Stuck: ")).unwrap_or_else(|| panic!("{}", outcome.out));
     assert!(stuck.contains("the machines of demo-") && stuck.ends_with(", without end"), "{stuck}");
     assert!(stuck.contains(" are replaced every "), "{stuck}");
-    assert!(told.out.contains("help: look at health checks that no machine passes"), "{}", told.out);
-    let told = story.run(&["class.yaml", "cluster.yaml", "templates.yaml", "-o", "json"]);
-    assert!(made(&told) < 200, "{}", made(&told));
+    assert!(outcome.out.contains("help: look at health checks that no machine passes"), "{}", outcome.out);
+    let outcome = story.run(&["class.yaml", "cluster.yaml", "templates.yaml", "-o", "json"]);
+    assert!(made(&outcome) < 200, "{}", made(&outcome));
 }
 
 #[test]
@@ -50,32 +50,32 @@ fn a_health_check_that_no_machine_passes_does_not_replace_machines_for_ever() {
     };
     story.file("a.yaml", world(&[checked(2)]));
     story.file("b.yaml", world(&[cluster("blue", 2)]));
-    let told = story.run(&["a.yaml"]);
-    assert_eq!(told.code, 1, "{}", told.err);
+    let outcome = story.run(&["a.yaml"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.err);
     let want = "Stuck: the machines of blue are replaced every ";
-    assert!(told.out.lines().any(|line| line.contains(want) && line.ends_with(", without end")), "{}", told.out);
+    assert!(outcome.out.lines().any(|line| line.contains(want) && line.ends_with(", without end")), "{}", outcome.out);
     // The state before a change may be that of a Cluster whose machines come and go; the change ends it.
-    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+    let outcome = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
     assert!(
-        told.err.contains("is not rolled out before the change: the machines of blue are replaced"),
+        outcome.err.contains("is not rolled out before the change: the machines of blue are replaced"),
         "{}",
-        told.err
+        outcome.err
     );
-    let report: Value = told.json();
-    assert_eq!((told.code, &report["clusters"][0]["outcome"]), (0, &json!("converged")), "{report}");
+    let report: Value = outcome.json();
+    assert_eq!((outcome.code, &report["clusters"][0]["outcome"]), (0, &json!("converged")), "{report}");
 }
 
 #[test]
 fn a_time_limit_stops_a_simulation() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 2)]));
-    let told = story.run(&["a.yaml", "--time-limit", "1ms"]);
-    assert_eq!(told.code, 1, "{}{}", told.out, told.err);
+    let outcome = story.run(&["a.yaml", "--time-limit", "1ms"]);
+    assert_eq!(outcome.code, 1, "{}{}", outcome.out, outcome.err);
     for line in [
         "  Stuck: its simulation was stopped before the end",
         "  help: the time of --time-limit is over; a longer one may be enough",
     ] {
-        assert!(told.out.lines().any(|found| found == line), "{line}: {}", told.out);
+        assert!(outcome.out.lines().any(|found| found == line), "{line}: {}", outcome.out);
     }
     let (free, limited) = (story.run(&["a.yaml"]), story.run(&["a.yaml", "--time-limit", "1h"]));
     assert_eq!((limited.code, limited.out), (0, free.out));

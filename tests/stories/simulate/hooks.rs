@@ -35,10 +35,10 @@ fn running(hook: impl Fn(&mut Value)) -> Story {
 #[test]
 fn a_kubeadm_control_plane_lets_its_machines_go() {
     let story = running(|_| {});
-    let told = story.run(&["running.yaml", "--to", "after.yaml", "-o", "json"]);
-    assert_eq!(told.code, 0, "{}{}", told.err, told.out);
+    let outcome = story.run(&["running.yaml", "--to", "after.yaml", "-o", "json"]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.err, outcome.out);
     let of_control_plane = |machine: &Value| machine["controlPlane"] == true;
-    let report = told.json();
+    let report = outcome.json();
     let [gone, made] = ["gone", "made"].map(|field| count(&report, |it| of_control_plane(it) && it[field].is_i64()));
     assert!(gone > 0 && gone == made, "{gone} are gone, {made} are made");
 }
@@ -54,9 +54,9 @@ fn a_hook_of_another_controller_holds_and_the_reason_says_who_removes_it() {
                 machine["metadata"]["annotations"][hook] = json!(value);
             }
         });
-        let told = story.run(&["running.yaml", "--to", "after.yaml", "-o", "json", "--now", "2030-01-01T00:00:00Z"]);
-        assert_eq!(told.code, 1, "{hook}: {}{}", told.err, told.out);
-        let report = told.json();
+        let outcome = story.run(&["running.yaml", "--to", "after.yaml", "-o", "json", "--now", "2030-01-01T00:00:00Z"]);
+        assert_eq!(outcome.code, 1, "{hook}: {}{}", outcome.err, outcome.out);
+        let report = outcome.json();
         let cluster = &report["clusters"][0];
         let reason = cluster["reason"].as_str().unwrap();
         let holds = format!("the annotation {hook} holds its deletion since 2030-01-01T00:0");

@@ -70,9 +70,9 @@ fn machines_of_a_pool_that_runs_are_its_instances() {
         }));
     }
     story.file("running.yaml", written(&objects));
-    let told = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json"]);
-    assert_eq!(told.code, 0, "{}{}", told.err, told.out);
-    let report = told.json();
+    let outcome = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json"]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.err, outcome.out);
+    let report = outcome.json();
     assert_eq!(count(&report, |machine| of_pool(machine) && machine["made"].is_null()), 4);
     assert_eq!(count(&report, |machine| of_pool(machine) && machine["gone"].is_i64()), 4);
     assert_eq!(report["summary"]["peakMachines"], 8);
@@ -88,7 +88,7 @@ fn infrastructure_of_another_controller_comes_up() {
     }
     objects.push(cluster("demo", 1));
     story.file("a.yaml", written(&objects));
-    let told = story.run(&["a.yaml", "-o", "json"]);
-    assert_eq!(told.code, 0, "{}{}", told.err, told.out);
-    assert_eq!(told.json()["summary"]["peakMachines"], 4);
+    let outcome = story.run(&["a.yaml", "-o", "json"]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.err, outcome.out);
+    assert_eq!(outcome.json()["summary"]["peakMachines"], 4);
 }

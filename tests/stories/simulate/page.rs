@@ -10,8 +10,8 @@ use super::{Story, at, cluster, embedded, small, world, written};
 
 /// What a run with these arguments prints as JSON, and its page.
 fn run(story: &Story, arguments: &[&str]) -> (Value, Element) {
-    let told = story.run(&[arguments, &["-o", "json", "--html", "page.html"]].concat());
-    (told.json(), document(&page(story)))
+    let outcome = story.run(&[arguments, &["-o", "json", "--html", "page.html"]].concat());
+    (outcome.json(), document(&page(story)))
 }
 
 fn page(story: &Story) -> String {
@@ -334,7 +334,10 @@ fn a_page_of_a_new_cluster_has_no_color_of_what_does_not_happen() {
 fn the_reason_of_a_wait_is_never_cut() {
     let story = Story::new();
     let mut blue = cluster("blue", 1);
-    let set = |i: i64| json!({"class": "default-worker", "name": format!("workers-of-the-rack-in-the-cellar-{i}"), "replicas": 1});
+    let set = |i: i64| {
+        json!({"class": "default-worker", "name": format!("workers-of-the-rack-in-the-cellar-{i}"),
+            "replicas": 1})
+    };
     blue["spec"]["topology"]["workers"] = json!({"machineDeployments": (0..5).map(set).collect::<Vec<_>>()});
     upgrade(&story, &[blue, small("green")]);
     let (report, page) = run(&story, &["a.yaml", "--to", "b.yaml"]);

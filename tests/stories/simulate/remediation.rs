@@ -30,9 +30,9 @@ fn a_machine_that_fails_between_the_steps_of_an_upgrade_is_replaced() {
     story.file("a.yaml", world("v1.30.0"));
     story.file("b.yaml", world("v1.34.0"));
     let run = |more: &[&str]| {
-        let told = story.run(&[&["a.yaml", "--to", "b.yaml", "-o", "json"], more].concat());
-        assert_eq!(told.code, 0, "{}{}", told.out, told.err);
-        machines(&told.json())
+        let outcome = story.run(&[&["a.yaml", "--to", "b.yaml", "-o", "json"], more].concat());
+        assert_eq!(outcome.code, 0, "{}{}", outcome.out, outcome.err);
+        machines(&outcome.json())
     };
     let healthy = run(&[]);
     for is_control_plane in [false, true] {

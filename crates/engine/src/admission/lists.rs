@@ -1,6 +1,6 @@
 //! The lists of variable values of a Cluster.
 
-use model::hub::{Topology, VariableOverrides, VariableValue};
+use model::hub::{Topology, VariableOverrides, VariableValue, paths};
 use model::variables::SettleMode;
 use schema::field::Path;
 
@@ -20,27 +20,27 @@ pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     let whole = Values {
         values: &topology.variables,
         is_present: topology.variables.is_present(),
-        path: Path::new("spec.topology.variables"),
+        path: Path::new(paths::cluster::TOPOLOGY_VARIABLES),
         pointer: "/spec/topology/variables".to_owned(),
         mode: SettleMode::Create,
     };
     let control_plane = overrides(
         &topology.control_plane.variables,
-        || Path::new("spec.topology.controlPlane"),
+        || Path::new(paths::cluster::TOPOLOGY_CONTROL_PLANE),
         || "/spec/topology/controlPlane".to_owned(),
     );
     let workers = &topology.workers;
     let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::new("spec.topology.workers.machineDeployments").key(&worker.name),
+            || Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&worker.name),
             || format!("/spec/topology/workers/machineDeployments/{i}"),
         )
     });
     let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
         overrides(
             &worker.variables,
-            || Path::new("spec.topology.workers.machinePools").key(&worker.name),
+            || Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(&worker.name),
             || format!("/spec/topology/workers/machinePools/{i}"),
         )
     });

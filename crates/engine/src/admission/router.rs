@@ -275,8 +275,8 @@ enum RequestSubject {
         oversize: Oversize,
         as_before: bool,
     },
-    /// Nothing to check: a deletion at the mutating end point (ADM-008), an update of an object that is being deleted (DEC-16), or of
-    /// the hold on a deletion alone (DEC-56).
+    /// Nothing to check: a deletion at the mutating end point (ADM-008), an update of an object that is being deleted
+    /// (DEC-16), or of the hold on a deletion alone (DEC-56).
     AlwaysAllowed,
     /// The deletion of a Cluster, which is always allowed (CL-V-080).
     DeleteCluster {
@@ -554,7 +554,8 @@ fn old_object<T: Decode>(request: &RawRequest<'_>) -> Result<T, RequestDecodeErr
     T::decode(request.old_version, text).map_err(RequestDecodeError::OldObject)
 }
 
-/// The deletion of a class. An unreadable class can be deleted too (DEC-44): the Clusters that use it are found by its name.
+/// The deletion of a class. An unreadable class can be deleted too (DEC-44): the Clusters that use it are found by its
+/// name.
 fn deleted_class(request: &RawRequest<'_>) -> Result<ClusterClass, RequestDecodeError> {
     #[derive(Deserialize)]
     struct PartialObjectMetadata {

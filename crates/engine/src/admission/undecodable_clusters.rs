@@ -1,4 +1,5 @@
-//! Edits of stored Clusters that do not decode. They can be deleted and labelled, and an edit can make them readable (DEC-103).
+//! Edits of stored Clusters that do not decode. They can be deleted and labelled, and an edit can make them readable
+//! (DEC-103).
 
 use serde_json::Value;
 

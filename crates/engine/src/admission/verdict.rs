@@ -260,13 +260,15 @@ mod tests {
         // ADM-004
         assert_eq!(
             json(&invalid()),
-            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "u-1", "allowed": false, "status": {
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "response": {"uid": "u-1", "allowed": false, "status": {
             "metadata": {}, "status": "Failure", "code": 422, "reason": "Invalid",
             "message": "Cluster.cluster.x-k8s.io \"c\" is invalid: [spec: Forbidden: no, spec.topology.version: Invalid value: \"1\": must start with v]",
             "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "Cluster", "causes": [
                 {"reason": "FieldValueForbidden", "message": "Forbidden: no", "field": "spec"},
                 {"reason": "FieldValueForbidden", "message": "Forbidden: no", "field": "spec"},
-                {"reason": "FieldValueInvalid", "message": "Invalid value: \"1\": must start with v", "field": "spec.topology.version"},
+                {"reason": "FieldValueInvalid", "message": "Invalid value: \"1\": must start with v",
+                    "field": "spec.topology.version"},
             ]}}}})
         );
     }
@@ -281,7 +283,8 @@ mod tests {
             ),
             (
                 AdmissionOutcome::Forbidden { rule: "CC-V-140", message: "m".into(), names_object: true },
-                json!({"code": 403, "reason": "Forbidden", "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "ClusterClass"}}),
+                json!({"code": 403, "reason": "Forbidden",
+                    "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "ClusterClass"}}),
             ),
             (AdmissionOutcome::Undecodable("m".into()), json!({"code": 400, "reason": "BadRequest"})),
             (

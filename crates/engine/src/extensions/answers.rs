@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn plans_and_variables_are_taken_as_they_are_written() {
         // RH-16.2, RH-21.3
-        let answer = json!({"status": "Success", "controlPlaneUpgrades": [{"version": "v1.31.0"}, {"version": "v1.32.0"}],
+        let answer = json!({"status": "Success",
+            "controlPlaneUpgrades": [{"version": "v1.31.0"}, {"version": "v1.32.0"}],
             "workersUpgrades": [{"version": "v1.32.0"}]});
         let plan = upgrade_plan(&handler("Fail"), Ok(&raw(&answer))).unwrap();
         assert_eq!(

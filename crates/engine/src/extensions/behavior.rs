@@ -328,7 +328,8 @@ impl Check<'_> {
                 self.warning(
                     "RH-10.4",
                     message,
-                    "answer Failure for a known kind in an unknown version: otherwise a class with a newer apiVersion loses its patches",
+                    "answer Failure for a known kind in an unknown version: otherwise a class with a newer apiVersion \
+                     loses its patches",
                 );
             }
         }

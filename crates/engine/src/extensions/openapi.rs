@@ -28,8 +28,8 @@ pub fn document() -> Value {
         schemas.insert(request.clone(), message(&request, of_request));
         schemas.insert(response.clone(), message(&response, answer(of_response)));
     }
-    let description = "Requests are sent over HTTPS. Every answer has the HTTP status 200, also with the status Failure. Unknown members \
-        are ignored.";
+    let description = "Requests are sent over HTTPS. Every answer has the HTTP status 200, also with the status \
+        Failure. Unknown members are ignored.";
     json!({
         "openapi": "3.0.3",
         "info": {"title": "Runtime hooks of Cluster API", "version": VERSION, "description": description},
@@ -165,7 +165,8 @@ fn shared() -> Map<String, Value> {
             json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": 30, "default": 10}),
         )
         .optional("failurePolicy", json!({"type": "string", "enum": ["Fail", "Ignore"], "default": "Fail"}));
-    let schema = json!({"type": "object", "required": ["openAPIV3Schema"], "properties": {"openAPIV3Schema": {"type": "object"}}});
+    let schema = json!({"type": "object", "required": ["openAPIV3Schema"],
+        "properties": {"openAPIV3Schema": {"type": "object"}}});
     let definition = ObjectSchema::new()
         .required("name", text("The name of the variable."))
         .optional("required", json!({"type": "boolean"}))
@@ -173,7 +174,8 @@ fn shared() -> Map<String, Value> {
         .optional("deprecatedV1Beta1Metadata", json!({"type": "object"}));
     let variable = ObjectSchema::new().required("name", text("The name of the variable.")).required("value", any());
     let step = ObjectSchema::new().required("version", text("A Kubernetes version, such as v1.34.1."));
-    let cluster = json!({"type": "object", "description": "The Cluster in cluster.x-k8s.io/v1beta2, without status and managed fields."});
+    let cluster = json!({"type": "object",
+        "description": "The Cluster in cluster.x-k8s.io/v1beta2, without status and managed fields."});
     let all = [
         ("HolderReference", holder.schema()),
         ("GeneratePatchesRequestItem", patched.schema()),

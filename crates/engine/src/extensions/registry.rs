@@ -195,8 +195,8 @@ impl ExtensionRegistry {
     }
 }
 
-/// The handler with a registered name, which must be for this hook, and its extension (RH-7.1). `extension` looks up the
-/// extension of an ExtensionConfig.
+/// The handler with a registered name, which must be for this hook, and its extension (RH-7.1). `extension` looks up
+/// the extension of an ExtensionConfig.
 ///
 /// # Errors
 /// When the name is not a registered name, the extension is not found, or it has no such handler.

@@ -7,8 +7,8 @@ use regex::{Captures, Regex};
 use super::{MESSAGE, cut};
 use schema::field::plain;
 
-/// Parts of messages that differ between two calls with the same result: UUIDs, identifiers of requests and traces, addresses of
-/// memory, local ports, points in time, and measured durations.
+/// Parts of messages that differ between two calls with the same result: UUIDs, identifiers of requests and traces,
+/// addresses of memory, local ports, points in time, and measured durations.
 static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?x)
@@ -24,8 +24,9 @@ static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     .expect("it is a constant that tests use")
 });
 
-/// A text of an extension or an API server in one line of plain characters, equal for calls with the same result: a condition that is
-/// written after each failed call would otherwise change endlessly. Volatile parts are replaced by `…`.
+/// A text of an extension or an API server in one line of plain characters, equal for calls with the same result: a
+/// condition that is written after each failed call would otherwise change endlessly. Volatile parts are replaced by
+/// `…`.
 pub fn sanitize(text: &str) -> String {
     let text = plain(cut(text, MESSAGE));
     let replaced = VOLATILE.replace_all(&text, |found: &Captures<'_>| match found[0].starts_with(':') {

@@ -1,4 +1,5 @@
-//! ExtensionConfigs, and answers of extensions as they are on the wire. Unknown fields are ignored, and `apiVersion` and `kind` are not checked (RH-4.10).
+//! ExtensionConfigs, and answers of extensions as they are on the wire. Unknown fields are ignored, and `apiVersion`
+//! and `kind` are not checked (RH-4.10).
 
 use golang::json::{List, RawJson, lenient};
 use model::hub::LabelSelector;

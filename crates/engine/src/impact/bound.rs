@@ -78,11 +78,11 @@ pub(super) fn machines(old: &Cluster, new: &Cluster, facts: &Facts) -> i64 {
     let key = old.metadata.key();
     let class = old.class_key().map(|class| facts.class(&class));
     let class = if let Some(Found::Yes(class)) = &class { Some(class) } else { None };
-    let asked = topology.control_plane.replicas.map(i64::from);
+    let desired = topology.control_plane.replicas.map(i64::from);
     let seen = old.status.control_plane.replicas;
     // A control plane without machine templates has no machines (ROLL-14).
     let has_machines = class.is_none_or(|class| class.spec.has_control_plane_machines());
-    let control_plane = asked.max(seen.map(i64::from)).unwrap_or(i64::from(has_machines));
+    let control_plane = desired.max(seen.map(i64::from)).unwrap_or(i64::from(has_machines));
     let deployments = topology.workers.machine_deployments.iter().map(|set| {
         let name = set.name.clone();
         let seen = facts.worker_size(&WorkerSet { cluster: key.clone(), name });
@@ -100,8 +100,8 @@ pub(super) fn machines(old: &Cluster, new: &Cluster, facts: &Facts) -> i64 {
 
 /// The maximum number of machines of a worker set: the greater of its desired and current number, else the maximum of
 /// its autoscaler.
-fn most(asked: Option<i32>, seen: Option<i64>, own: &TopologyMetadata, of_class: Option<&TopologyMetadata>) -> i64 {
+fn most(desired: Option<i32>, seen: Option<i64>, own: &TopologyMetadata, of_class: Option<&TopologyMetadata>) -> i64 {
     let maximum = |metadata: &TopologyMetadata| metadata.annotations.get(annotation::AUTOSCALER_MAX_SIZE)?.parse().ok();
-    let known = asked.map(i64::from).max(seen);
+    let known = desired.map(i64::from).max(seen);
     known.or_else(|| maximum(own)).or_else(|| of_class.and_then(maximum)).unwrap_or(1)
 }

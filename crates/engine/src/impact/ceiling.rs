@@ -7,6 +7,7 @@ use super::tally::Impact;
 use super::warnings::{clusters_of, grouped, machines};
 use crate::topology::plan::outlasts_certificates;
 use golang::json::StringMap;
+use model::hub::contract::cloned_kind;
 use model::hub::{ClusterClass, Object, ObjectKey, paths};
 use model::world::{Facts, Found};
 use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId};
@@ -160,7 +161,7 @@ pub fn endless(edit: &Edit, found: Option<(i64, i64)>) -> Option<FieldError> {
 pub fn endless_template(old: Option<&Object>, new: &Object) -> Option<FieldError> {
     let control_plane = |template: &Object| {
         let mut object = Object::default();
-        let kind = template.kind().strip_suffix("Template")?;
+        let kind = cloned_kind(template.kind())?;
         object.set("kind", kind.into()).ok()?;
         object.set("spec", template.at(paths::TEMPLATE_SPEC)?.clone()).ok()?;
         outlasts_certificates(&object)
@@ -173,8 +174,8 @@ pub fn endless_template(old: Option<&Object>, new: &Object) -> Option<FieldError
 
 fn endless_at(path: Path, (days, validity): (i64, i64)) -> FieldError {
     let detail = format!(
-        "certificates of machines are valid for {validity} days, so with certificatesExpiryDays {days} the control plane replaces its \
-         machines again and again; use a lower number"
+        "certificates of machines are valid for {validity} days, so with certificatesExpiryDays {days} the control \
+         plane replaces its machines again and again; use a lower number"
     );
     FieldError { rule: "ROLL-6", kind: ErrorKind::Invalid, path, value: days.into(), detail }
 }

@@ -124,10 +124,10 @@ impl Edit {
 
 /// Whether an edit changes the topology of a Cluster, apart from labels and annotations.
 pub(super) fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
-    let asked = |cluster: &Cluster| (cluster.spec.paused, cluster.pause_annotation().map(str::to_owned));
+    let pause = |cluster: &Cluster| (cluster.spec.paused, cluster.pause_annotation().map(str::to_owned));
     old.spec.topology != new.spec.topology
         || old.spec.cluster_network != new.spec.cluster_network
-        || asked(old) != asked(new)
+        || pause(old) != pause(new)
 }
 
 /// Labels and annotations that controllers set on Clusters during a rollout.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bound::AffectedClusters;
 use super::edit::{Edit, created_kinds_of_class, refers_to};
 use crate::topology::class_references::{group_version, references};
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, object_kind};
 use model::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, ResourceDefinition};
 use model::variables;
 use model::world::{Answer, DefinitionName, Facts, Found, Need, ObjectSet, Record};
@@ -93,9 +93,8 @@ impl ImpactInputs {
                     let Ok((group, _)) = group_version(reference) else { continue };
                     let key = ObjectKey::new(&key.namespace, &reference.name);
                     needs.insert(Need::Object(ObjectRef::new(&reference.api_version, &reference.kind, key)));
-                    let made = reference.kind.strip_suffix("Template").unwrap_or(&reference.kind);
                     needs.extend(
-                        [&reference.kind, made]
+                        [&reference.kind, object_kind(&reference.kind)]
                             .map(|kind| Need::Definition(DefinitionName(definition_name(group, kind)))),
                     );
                 }

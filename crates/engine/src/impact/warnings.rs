@@ -86,7 +86,8 @@ impl Impact {
                 "failing": self.failing,
                 "unknown": self.unknown,
                 "atMost": self.at_most,
-                "uncounted": self.uncounted.as_ref().map(|reason| shortened_in_middle(&reason.to_string(), MOST_REASON)),
+                "uncounted": self.uncounted.as_ref().map(|reason| shortened_in_middle(&reason.to_string(),
+                    MOST_REASON)),
                 "inPlace": self.in_place,
                 "incomplete": self.incomplete.as_deref().map(|reason| shortened(reason.to_owned())),
                 "groups": groups,
@@ -331,17 +332,18 @@ mod tests {
         );
         assert_eq!(one("", "is wrong", None), "KubeadmConfigTemplate: is wrong");
         let deep = "spec.template.spec.joinConfiguration.nodeRegistration.kubeletExtraArgs[3].name";
-        let want = "KubeadmConfigTemplate ..kubeletExtraArgs[3].name (patch \"arguments\"): must be of type string, and is integer";
+        let want = "KubeadmConfigTemplate ..kubeletExtraArgs[3].name (patch \"arguments\"): must be of type string, \
+                    and is integer";
         let got = one(deep, "must be of type string, and is integer; write it in quotes", Some("arguments"));
         assert_eq!((got.replace("...", ".."), got.chars().count() <= MOST_CHARS), (want.to_owned(), true), "{got}");
         let long = one(&"a.".repeat(500), &"x".repeat(500), Some(&"p".repeat(500)));
         assert_eq!(long.chars().count(), MOST_CHARS, "{long}");
         let many = |count: usize| (0..count).map(|i| refusal(&format!("spec.f{i}"), "is wrong", None)).collect();
-        let said = texts(many(25), 0);
-        assert_eq!((said.len(), said[10].as_str()), (11, "the API server would refuse 15 more fields"));
-        let said = texts(many(25), 38);
-        assert!(said.iter().map(String::len).sum::<usize>() <= MOST_TEXT, "{said:?}");
-        assert!(said.last().unwrap().starts_with("the API server would refuse "), "{said:?}");
+        let warnings = texts(many(25), 0);
+        assert_eq!((warnings.len(), warnings[10].as_str()), (11, "the API server would refuse 15 more fields"));
+        let warnings = texts(many(25), 38);
+        assert!(warnings.iter().map(String::len).sum::<usize>() <= MOST_TEXT, "{warnings:?}");
+        assert!(warnings.last().unwrap().starts_with("the API server would refuse "), "{warnings:?}");
         assert_eq!(texts(Vec::new(), 2).len(), 2);
     }
 }

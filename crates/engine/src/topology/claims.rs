@@ -12,6 +12,7 @@ use super::current::Current;
 use super::desired::{Desired, DesiredObject, DesiredWorker};
 use super::ownership::{Claimant, CurrentOwner, OwnershipConflict, SameName, Unavailable};
 use super::worker::WorkerKind;
+use model::hub::contract::object_kind;
 use model::hub::{Cluster, ClusterClass, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from};
 use model::world::{Found, World};
 
@@ -185,8 +186,8 @@ impl Claims<'_> {
             .is_some_and(|template| is_fixed(template, named(worker.kind, &worker.topology_name)))
     }
 
-    /// Another Cluster of a world of files whose topology generates the same name, from a naming template without the name of the
-    /// Cluster.
+    /// Another Cluster of a world of files whose topology generates the same name, from a naming template without the
+    /// name of the Cluster.
     fn generated_elsewhere(&self, object: &Object, claimant: &Claimant) -> Option<Unavailable> {
         let others = self.world.held_clusters(object.namespace()).into_iter();
         let owner = others.filter(|other| other.metadata.name != claimant.cluster).find_map(|other| {
@@ -214,7 +215,7 @@ fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option
         (&spec.control_plane.template_ref, &spec.control_plane.naming.template, &cluster.spec.control_plane_ref),
     ];
     for (template, naming, reference) in of_cluster {
-        let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
+        let kind = object_kind(&template.kind);
         let is_of_kind = (group_of(&template.api_version), kind) == (object.group(), object.kind());
         // A Cluster that refers to its object does not generate another name.
         let has_name = match reference.is_defined() {

@@ -42,12 +42,7 @@ pub fn created_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
         reference.is_defined().then(|| (reference.api_version.clone(), kind.to_owned()))
     };
     let copied = copied.filter_map(|reference| kind(reference, &reference.kind));
-    copied.chain(made.filter_map(|reference| kind(reference, object_kind(&reference.kind)))).collect()
-}
-
-/// The kind of the objects of a kind of templates.
-fn object_kind(kind: &str) -> &str {
-    kind.strip_suffix("Template").unwrap_or(kind)
+    copied.chain(made.filter_map(|reference| kind(reference, contract::object_kind(&reference.kind)))).collect()
 }
 
 /// Group and version of a reference; the group of a core kind is empty.
@@ -115,7 +110,10 @@ mod tests {
     #[test]
     fn every_reference_is_followed_once_and_in_order() {
         // CCR-03
-        let worker = |bootstrap: &str, machine: &str| json!({"bootstrap": holder("B", bootstrap), "infrastructure": holder("M", machine)});
+        let worker = |bootstrap: &str, machine: &str| {
+            json!({"bootstrap": holder("B", bootstrap),
+                "infrastructure": holder("M", machine)})
+        };
         let mut control_plane = holder("CP", "cp");
         control_plane["machineInfrastructure"] = holder("M", "cp");
         let spec = spec(json!({
@@ -138,8 +136,10 @@ mod tests {
             "controlPlane": {"templateRef": {"apiVersion": "g/v2", "kind": "CPTemplate", "name": "cp"},
                 "machineInfrastructure": holder("MTemplate", "m")},
             "workers": {
-                "machineDeployments": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("MTemplate", "x")}],
-                "machinePools": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("PTemplate", "p")}, {}],
+                "machineDeployments": [{"bootstrap": holder("BTemplate", "b"),
+                    "infrastructure": holder("MTemplate", "x")}],
+                "machinePools": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("PTemplate", "p")},
+                    {}],
             },
         }));
         let seen: Vec<String> =

@@ -270,7 +270,8 @@ mod tests {
     #[test]
     fn definitions_conflict_with_the_first_one() {
         // CCR-08, RH-17.3, RH-17.5
-        let base = json!({"name": "v", "schema": {"openAPIV3Schema": {"type": "object", "default": {"uniqueItems": false},
+        let base = json!({"name": "v", "schema": {"openAPIV3Schema": {"type": "object",
+            "default": {"uniqueItems": false},
             "properties": {"a": {"type": "array", "items": {"type": "string"}}}}}});
         let with = |pointer: &str, name: &str, value: Value| {
             let mut changed = base.clone();

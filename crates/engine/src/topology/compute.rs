@@ -70,7 +70,8 @@ enum UpgradeScope {
 }
 
 impl Computation {
-    /// Reads the inputs and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    /// Reads the inputs and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and
+    /// RS-16).
     ///
     /// # Errors
     /// See [`ObservedState::read`] and [`Computation::from_observed`].
@@ -121,8 +122,8 @@ impl Computation {
     /// Computes the desired state of a topology from the current state.
     ///
     /// # Errors
-    /// The desired state cannot be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
-    /// [`Failure::CreationWaits`] when a hook blocks the creation, which is not an error.
+    /// The desired state cannot be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first,
+    /// and [`Failure::CreationWaits`] when a hook blocks the creation, which is not an error.
     pub(crate) fn from_observed(
         observed: Arc<ObservedState>,
         world: &World,
@@ -152,7 +153,8 @@ impl Computation {
         let (mut desired, contract) = (computed.desired, computed.contract);
         claims::check_names(&blueprint.cluster.metadata.key(), &desired)?;
         let trace = patches::apply(blueprint, contract, &mut desired, world, &options)?;
-        // The desired Cluster has the hooks that the upgrade marks. These hooks are called before the writes, and change the marks.
+        // The desired Cluster has the hooks that the upgrade marks. These hooks are called before the writes, and
+        // change the marks.
         let tracker = decided.call_due_hooks()?;
         note_pending_hooks(&mut desired, &tracker);
         let unavailable = claims::unavailable(blueprint, current, &desired, world);

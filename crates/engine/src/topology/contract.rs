@@ -38,7 +38,8 @@ pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<
     newest.map(Some).ok_or_else(|| Failure::NoVersion { definition: definition_name(group, kind) })
 }
 
-/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without contracts.
+/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without
+/// contracts.
 fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let name = definition_name(group, kind);
     match world.definition(&name) {
@@ -65,7 +66,8 @@ pub(super) fn note_without_label(object: &Object, world: &World) -> Option<Strin
     let contract = assumed_contract(group, kind, version);
     is_manifest_without_contracts(&found).then(|| {
         format!(
-            "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is assumed for version {version}"
+            "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is \
+             assumed for version {version}"
         )
     })
 }

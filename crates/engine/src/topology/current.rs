@@ -15,7 +15,7 @@ use super::contract::{contract_of, version_to_read};
 use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
 use super::{Failure, field_path};
-use model::hub::contract::Contract;
+use model::hub::contract::{Contract, object_kind};
 use model::hub::{ContractRef, Object, ObjectKey, ObjectRef, label, paths};
 use model::world::{Found, Selection, World};
 
@@ -110,8 +110,8 @@ impl CurrentReader<'_> {
             .transpose()
     }
 
-    /// The control plane, once the Cluster refers to it, with the template of its machines and its health check (CS-03 to
-    /// CS-05).
+    /// The control plane, once the Cluster refers to it, with the template of its machines and its health check (CS-03
+    /// to CS-05).
     fn control_plane(&self) -> Result<CurrentControlPlane, Failure> {
         let reference = &self.blueprint.cluster.spec.control_plane_ref;
         if !reference.is_defined() {
@@ -224,8 +224,8 @@ impl CurrentReader<'_> {
         }
     }
 
-    /// The template that a reference leads to, as [`Self::owned`]; `None` if an API server says that it is gone. A new one takes its
-    /// place then, unless the class uses another kind by now (ROT-13). Files may lack what a cluster has.
+    /// The template that a reference leads to, as [`Self::owned`]; `None` if an API server says that it is gone. A new
+    /// one takes its place then, unless the class uses another kind by now (ROT-13). Files may lack what a cluster has.
     fn template(
         &self,
         reference: &ContractRef,
@@ -297,7 +297,7 @@ impl Mode {
     fn kind_of(self, template: &Object) -> &str {
         match self {
             Mode::Template => template.kind(),
-            Mode::Object => template.kind().strip_suffix("Template").unwrap_or(template.kind()),
+            Mode::Object => object_kind(template.kind()),
         }
     }
 }

@@ -82,11 +82,15 @@ pub enum Failure {
     #[error("{current} cannot become {desired}: the group, kind, namespace and name of an object cannot change")]
     Incompatible { current: Box<ObjectRef>, desired: Box<ObjectRef> },
     /// CT-9.2, CT-9.5, CT-13.3.
-    #[error("{object} cannot be {change}: the definition of {} makes {place} immutable{}", .object.kind, .change.explanation())]
+    #[error(
+        "{object} cannot be {change}: the definition of {} makes {place} immutable{}",
+        .object.kind, .change.explanation()
+    )]
     Immutable { object: Box<ObjectRef>, place: String, change: DeniedChange },
     /// DEC-35.
     #[error(
-        "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated name"
+        "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated \
+         name"
     )]
     Fighting { object: Box<ObjectRef>, path: String },
     /// DEC-35, for a template that is deleted each time (ROT-13).

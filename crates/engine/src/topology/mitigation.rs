@@ -1,7 +1,8 @@
 //! Repair of lost `metadata.managedFields` (SSA-20 to SSA-23).
 //!
-//! Under some conditions an API server loses `metadata.managedFields`. The next apply would then add an entry beside one of
-//! `before-first-apply`, which owns all earlier fields, and the engine could not remove these fields. So the entries are repaired first.
+//! Under some conditions an API server loses `metadata.managedFields`. The next apply would then add an entry beside
+//! one of `before-first-apply`, which owns all earlier fields, and the engine could not remove these fields. So the
+//! entries are repaired first.
 
 use serde_json::{Map, Value, json};
 

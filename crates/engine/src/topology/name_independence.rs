@@ -71,8 +71,8 @@ fn class_ignores_names(class: &ClusterClass) -> bool {
         && patches.iter().all(patch_ignores_names)
 }
 
-/// Whether the inline patches of a class may read the name of a worker's template, so that its rotation changes what they
-/// write; they are read for it once.
+/// Whether the inline patches of a class may read the name of a worker's template, so that its rotation changes what
+/// they write; they are read for it once.
 pub(super) fn reads_template_names(class: &Class) -> bool {
     class.reads_template_names(|class| patches_read_template_names(&class.spec.patches))
 }

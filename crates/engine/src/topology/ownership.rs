@@ -114,8 +114,8 @@ impl Claimant {
         OwnershipConflict { object: found.reference(), owner, claimant: self.clone() }
     }
 
-    /// Another Cluster that the object names: by label, by the field of Cluster API's own kinds, or as an owner. The uid of an owner is
-    /// not compared: a Cluster that was restored has another one (LBL-06).
+    /// Another Cluster that the object names: by label, by the field of Cluster API's own kinds, or as an owner. The
+    /// uid of an owner is not compared: a Cluster that was restored has another one (LBL-06).
     fn other_cluster(&self, found: &Object) -> Option<CurrentOwner> {
         let by_label = found.label(label::CLUSTER_NAME).map(|name| (name, "label cluster.x-k8s.io/cluster-name"));
         let is_core = found.group() == GROUP;
@@ -231,7 +231,8 @@ mod tests {
     }
 
     fn owner(api_version: &str, kind: &str, name: &str, is_controller: bool) -> Value {
-        json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": is_controller}]})
+        json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name, "uid": "u",
+            "controller": is_controller}]})
     }
 
     fn other_owner(claimant: &Claimant, found: &Object) -> Option<CurrentOwner> {
@@ -357,9 +358,9 @@ mod tests {
     fn the_message_names_both_owners() {
         let found = object("ForgeCluster", json!({"labels": {label::CLUSTER_NAME: "green"}}), json!({}));
         let taken = Claimant::worker("blue", MD, "md").adopt(&found).unwrap_err().to_string();
-        let want = "ForgeCluster ns/x belongs to Cluster \"green\" (label cluster.x-k8s.io/cluster-name), so it cannot belong \
-                    to MachineDeployment \"md\" of Cluster \"blue\"; give one of them another name: .random in the naming \
-                    template of the ClusterClass makes names unique";
+        let want = "ForgeCluster ns/x belongs to Cluster \"green\" (label cluster.x-k8s.io/cluster-name), so it cannot \
+                    belong to MachineDeployment \"md\" of Cluster \"blue\"; give one of them another name: .random in \
+                    the naming template of the ClusterClass makes names unique";
         assert_eq!(taken, want);
     }
 }

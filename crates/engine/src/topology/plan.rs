@@ -75,7 +75,7 @@ pub struct PlanStep {
     pub replaces: Option<String>,
     /// The applied object; none for a deletion. For the Cluster, it has all desired labels, annotations and references,
     /// but only the `changes` are written.
-    pub sent: Option<Arc<Object>>,
+    pub applied: Option<Arc<Object>>,
     /// The origins of the fields in the applied object.
     pub origins: Arc<Origins>,
     pub changes: Vec<ChangedField>,
@@ -142,8 +142,8 @@ impl ChangedField {
     }
 }
 
-/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields that a topology
-/// no longer sets from fields that others have set (DEC-43).
+/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields
+/// that a topology no longer sets from fields that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
 pub struct AppliedState(BTreeMap<AppliedKey, LastApplied>);
 

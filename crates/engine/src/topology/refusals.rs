@@ -317,7 +317,7 @@ mod tests {
     }
 
     /// The rejected fields of objects; the last one is merged with an existing object.
-    fn said(schema: &ResourceSchema, objects: &[Object], merged: Option<&Object>) -> Vec<String> {
+    fn messages(schema: &ResourceSchema, objects: &[Object], merged: Option<&Object>) -> Vec<String> {
         let (mut checks, class) = (Checks::default(), ObjectKey::new("ns", "c"));
         let mut origins = Origins::default();
         origins.mark("", Origin::Template { kind: "ThingTemplate".into(), name: "t".into() });
@@ -347,13 +347,14 @@ mod tests {
         let schema = schema(&json!({"type": "object", "properties": {"labels": labels, "size": {"type": "integer"}}}));
         let spec = json!({"labels": {"a.b/c": 1}, "size": "x", "sizes": 2});
         let want = [
-            "Thing a and others: spec.labels[a.b/c]: must be of type string, and is integer; write it in quotes (written by patch \"p\" definitions[0].jsonPatches[1] of ClusterClass ns/c)",
+            "Thing a and others: spec.labels[a.b/c]: must be of type string, and is integer; write it in quotes \
+             (written by patch \"p\" definitions[0].jsonPatches[1] of ClusterClass ns/c)",
             "Thing a and others: spec.size: must be of type integer, and is string (from ThingTemplate t)",
             "Thing a and others: spec.sizes: unknown field; did you mean size? (from ThingTemplate t)",
         ];
-        assert_eq!(said(&schema, &[thing("a", &spec), thing("b", &spec)], None), want);
+        assert_eq!(messages(&schema, &[thing("a", &spec), thing("b", &spec)], None), want);
         let alone = want.map(|text| text.replace(" and others", ""));
-        assert_eq!(said(&schema, &[thing("a", &spec), thing("a", &spec)], None), alone, "the same object twice");
+        assert_eq!(messages(&schema, &[thing("a", &spec), thing("a", &spec)], None), alone, "the same object twice");
     }
 
     #[test]
@@ -362,11 +363,11 @@ mod tests {
             "properties": {"size": {"type": "integer"}, "note": {"type": "string"}}});
         let schema = schema(&whole);
         let sent = thing("a", &json!({"note": "x"}));
-        assert_eq!(said(&schema, std::slice::from_ref(&sent), None).len(), 1, "size is required");
+        assert_eq!(messages(&schema, std::slice::from_ref(&sent), None).len(), 1, "size is required");
         let merged = thing("a", &json!({"note": "x", "size": 1}));
-        assert_eq!(said(&schema, std::slice::from_ref(&sent), Some(&merged)), Vec::<String>::new());
+        assert_eq!(messages(&schema, std::slice::from_ref(&sent), Some(&merged)), Vec::<String>::new());
         let merged = thing("a", &json!({"note": "x", "size": "one"}));
-        assert_eq!(said(&schema, &[sent], Some(&merged)), Vec::<String>::new());
+        assert_eq!(messages(&schema, &[sent], Some(&merged)), Vec::<String>::new());
     }
 
     #[test]
@@ -376,10 +377,10 @@ mod tests {
         let spec = |start: usize| -> Value {
             (start..start + 500).map(|number| (format!("f{number}"), Value::from(number))).collect()
         };
-        let one = said(&schema, &[thing("a", &spec(0))], None);
+        let one = messages(&schema, &[thing("a", &spec(0))], None);
         assert_eq!((one.len(), one[NAMED].as_str()), (NAMED + 1, "Thing a: 480 more fields would be refused"));
         let many: Vec<Object> = (0..50).map(|number| thing("a", &spec(number * 500))).collect();
-        assert_eq!(said(&schema, &many, None).len(), MOST);
+        assert_eq!(messages(&schema, &many, None).len(), MOST);
     }
 
     #[test]
@@ -407,7 +408,8 @@ mod tests {
     #[test]
     fn defaults_that_are_too_many_are_not_filled_in() {
         // DEC-44
-        let wide = json!({"type": "object", "default": {}, "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
+        let wide = json!({"type": "object", "default": {},
+            "properties": {"text": {"type": "string", "default": "x".repeat(100_000)}}});
         let list = json!({"type": "object", "properties": {"list": {"type": "array", "items": wide}}});
         let openapi = json!({"type": "object", "properties": {"spec": list}});
         let definition = ResourceDefinition::from_object(

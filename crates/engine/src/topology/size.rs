@@ -5,7 +5,8 @@
 //! Cluster: its worker sets, variables and metadata ────────────────┴─► TopologySize ─► SizeLimit ─► computation
 //! ```
 //!
-//! A Cluster of a few kilobytes can name thousands of worker sets, each of which gets copies of the templates of its class.
+//! A Cluster of a few kilobytes can name thousands of worker sets, each of which gets copies of the templates of its
+//! class.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,8 +18,9 @@ use model::hub::{Cluster, ClusterClass, HealthCheck, TemplateHolder, TemplateRef
 use model::world::Class;
 use schema::field::counted;
 
-/// The memory that a computation takes for each byte of its objects in memory: desired and current objects, the documents that patches
-/// change, and the steps of plans. The test `a_computation_takes_no_more_memory_than_it_is_charged` measures it.
+/// The memory that a computation takes for each byte of its objects in memory: desired and current objects, the
+/// documents that patches change, and the steps of plans. The test
+/// `a_computation_takes_no_more_memory_than_it_is_charged` measures it.
 const COPIES: usize = 6;
 
 /// A MachineDeployment, MachinePool or health check without the lists and the metadata of its class.

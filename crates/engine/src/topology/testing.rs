@@ -102,8 +102,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Class `ns/forge` with templates and Cluster `ns/blade`: a machine deployment `md` and a machine pool `mp`, nothing else
-    /// set, nothing made yet.
+    /// Class `ns/forge` with templates and Cluster `ns/blade`: a machine deployment `md` and a machine pool `mp`,
+    /// nothing else set, nothing made yet.
     pub fn new() -> Self {
         static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::from_yaml(DOCUMENTS));
         SCENE.clone()
@@ -129,8 +129,8 @@ impl Scene {
         Scene { documents: yaml::documents(text).into_iter().map(|document| document.unwrap().value).collect() }
     }
 
-    /// Sets what stands at a JSON pointer of the documents of a kind, or of one of them: `Kind` or `Kind name`. Parents are
-    /// made; `null` takes away.
+    /// Sets what stands at a JSON pointer of the documents of a kind, or of one of them: `Kind` or `Kind name`. Parents
+    /// are made; `null` takes away.
     pub fn at(mut self, which: &str, pointer: &str, value: Value) -> Self {
         let chosen: Vec<&mut Value> = self.documents.iter_mut().filter(|one| is(one, which)).collect();
         assert!(!chosen.is_empty(), "there is no {which}");

@@ -151,7 +151,8 @@ impl<'de, N: PlaceObserver> Visitor<'de> for ValueVisitor<N> {
 /// 2^63: the first float that is not an integer of 64 bits.
 pub const END_OF_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
-/// The value in which every float without a fraction is an integer, if it is one of 64 bits, as Go writes it (VAR-D-007).
+/// The value in which every float without a fraction is an integer, if it is one of 64 bits, as Go writes it
+/// (VAR-D-007).
 pub fn with_integers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -169,8 +170,8 @@ pub fn with_integers(value: &mut Value) {
     }
 }
 
-/// The value as Go leaves it that reads numbers as 64-bit floats and writes them again (VAR-D-007): as [`with_integers`],
-/// and an integer that rounds to 2^63 is a float. Other integers beyond 2^53 stay exact.
+/// The value as Go leaves it that reads numbers as 64-bit floats and writes them again (VAR-D-007): as
+/// [`with_integers`], and an integer that rounds to 2^63 is a float. Other integers beyond 2^53 stay exact.
 pub fn with_go_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if !number.is_f64() => {

@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn a_weight_is_about_the_length_of_the_text_and_the_memory_of_the_value() {
         let labels = json!({"region": "north", "zone": "a", "team": "storage"});
-        let value = json!({"spec": {"files": vec![json!({"path": "/etc/a", "size": 1000, "plain": true}); 100], "labels": labels}});
+        let file = json!({"path": "/etc/a", "size": 1000, "plain": true});
+        let value = json!({"spec": {"files": vec![file; 100], "labels": labels}});
         let (weight, text) = (Weight::from_value(&value), value.to_string());
         assert!(weight.text.abs_diff(text.len()) * 20 < text.len(), "{weight:?}, and the text has {}", text.len());
         assert_eq!(weight.memory, in_memory(&value));

@@ -2,9 +2,9 @@
 //! innermost part.
 //!
 //! Go measures its syntax tree, in which neighbouring letters are one string, groups that do not capture leave no
-//! trace, and a sequence in a sequence is one sequence. No tree is built here: [`SequenceShape`] and [`AlternativesShape`] add up
-//! what a tree would measure. Prefixes that Go factors out of alternatives are not followed, so close to the limit the
-//! height may be off by a few.
+//! trace, and a sequence in a sequence is one sequence. No tree is built here: [`SequenceShape`] and
+//! [`AlternativesShape`] add up what a tree would measure. Prefixes that Go factors out of alternatives are not
+//! followed, so close to the limit the height may be off by a few.
 
 /// Measures of a part of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,8 +55,8 @@ pub enum ValueError {
     Yaml { name: String, source: YamlError },
     /// A character was cut in two, or decoded from bytes that are none (TV-10).
     #[error(
-        "template: {name}: output has bytes that are no UTF-8: trunc, substr, abbrev and slice count bytes and may cut a \
-         character in two"
+        "template: {name}: output has bytes that are no UTF-8: trunc, substr, abbrev and slice count bytes and may cut \
+         a character in two"
     )]
     NotUtf8 { name: String },
 }

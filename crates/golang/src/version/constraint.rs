@@ -1,4 +1,6 @@
-//! Version constraints in the language of [Masterminds/semver 3.4](https://github.com/Masterminds/semver#checking-version-constraints): `>= 1.28, < 1.31 || ~1.32`, `1.2 - 1.4`, `^1`, `1.x`.
+//! Version constraints in the language of
+//! [Masterminds/semver 3.4](https://github.com/Masterminds/semver#checking-version-constraints):
+//! `>= 1.28, < 1.31 || ~1.32`, `1.2 - 1.4`, `^1`, `1.x`.
 //!
 //! ```text
 //!  text ──hyphen ranges rewritten──► split at || ──► terms, separated by blanks or commas: all must hold
@@ -200,7 +202,8 @@ impl Comparator {
         prerelease_order(&version.prerelease, &self.version.prerelease).is_ne()
     }
 
-    /// How many numbers stay what they are: of `~1.2.3` major and minor, of `^1.2.3` those up to the first that is not zero.
+    /// How many numbers stay what they are: of `~1.2.3` major and minor, of `^1.2.3` those up to the first that is not
+    /// zero.
     fn kept(&self) -> usize {
         let numbers = [self.version.major, self.version.minor, self.version.patch];
         match (self.operator, self.given) {

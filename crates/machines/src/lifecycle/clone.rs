@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::fields::{map_mut, set};
+use model::hub::contract::object_kind;
 use model::hub::{Object, annotation, label, paths};
 
 /// Metadata that a clone gets in addition to its template.
@@ -44,8 +45,7 @@ pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: CloneEx
         set(&mut object, "apiVersion", json!(template.api_version()));
     }
     if object.kind().is_empty() {
-        let kind = template.kind();
-        set(&mut object, "kind", json!(kind.strip_suffix("Template").unwrap_or(kind)));
+        set(&mut object, "kind", json!(object_kind(template.kind())));
     }
     object
 }

@@ -148,7 +148,7 @@ fn text_of<'a>(entry: &'a Value, name: &str) -> &'a str {
 }
 
 /// Whether an entry equals the one that [`put`] would write: with its transition time, since its status is unchanged.
-fn says(entry: &Value, wanted: &ConditionState, generation: Option<&Value>) -> bool {
+fn is_as_written(entry: &Value, wanted: &ConditionState, generation: Option<&Value>) -> bool {
     let has = |name: &str, text: &str| entry.get(name).is_some_and(|known| known == text);
     let members = 5 + usize::from(generation.is_some());
     entry.as_object().is_some_and(|entry| entry.len() == members)
@@ -195,7 +195,7 @@ pub fn since(object: &Object, name: &str) -> Option<Moment> {
 /// MA-13.2). Texts that an API server would reject are adapted (DEC-64).
 pub fn put(object: &mut Object, name: &str, wanted: &ConditionState, now: Moment) {
     let wanted = &*wanted.storable();
-    if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at(paths::metadata::GENERATION))) {
+    if entry(object, name).is_some_and(|entry| is_as_written(entry, wanted, object.at(paths::metadata::GENERATION))) {
         return;
     }
     let generation = object.at(paths::metadata::GENERATION).cloned();

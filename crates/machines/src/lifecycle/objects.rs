@@ -369,7 +369,8 @@ mod tests {
         // MA-8.3
         let cluster = ObjectKey::new("default", "demo");
         let node = |name: &str, provider: Option<&str>| {
-            let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider}});
+            let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                "spec": {"providerID": provider}});
             let object = Object::try_from(object).unwrap();
             (ObjectId { workload: Some(cluster.clone()), ..ObjectId::for_object(&object) }, Arc::new(object))
         };

@@ -33,6 +33,7 @@ use super::context::{StepContext, StepError};
 use super::fields::remove_finalizer;
 use super::step::Reconciliation;
 use model::hub::Object;
+use model::hub::contract::is_template_kind;
 
 /// Finalizers of the roles (CT-15.6).
 const FINALIZERS: [&str; 4] = [
@@ -52,7 +53,7 @@ pub(super) fn step(
     object: &Arc<Object>,
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    if object.kind().ends_with("Template") {
+    if is_template_kind(object.kind()) {
         return Ok(());
     }
     match role(context, object)? {

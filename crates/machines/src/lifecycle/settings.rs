@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_file_of_timings_changes_what_it_names() {
-        let text = "infrastructure: 1s\nbootstrap: 1m30s\nfailures:\n- machine: 3\n  what: nodeReady\n- cluster: demo\n  what: bootstrap\n";
+        let text = "infrastructure: 1s\nbootstrap: 1m30s\nfailures:\n- machine: 3\n  what: nodeReady\n\
+                    - cluster: demo\n  what: bootstrap\n";
         let TimingsFile { timings, failures, named } = read(text).unwrap();
         assert_eq!(named, ["bootstrap", "infrastructure"].map(str::to_owned).into());
         let seconds = Duration::from_secs;

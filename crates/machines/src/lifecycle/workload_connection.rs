@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn without_a_control_plane_object_the_infrastructure_decides() {
-        let spec = json!({"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerCluster", "name": "i"}});
+        let spec = json!({"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerCluster",
+            "name": "i"}});
         let provisioned = || json!({"initialization": {"infrastructureProvisioned": true}});
         assert_eq!(asks(&setup(ProvidedKinds::Embedded, &[], spec.clone(), json!({}))), None);
         assert_eq!(asks(&setup(ProvidedKinds::Everything, &[], spec.clone(), provisioned())), None);

@@ -50,12 +50,14 @@ impl Access {
 
     fn finding(&self, group: &str, resource: &str, missing: &[&str]) -> ContractFinding {
         let remediation = format!(
-            "add a ClusterRole with the label {AGGREGATES}: \"true\" and a rule for {resource} of {group} with the verbs {}",
+            "add a ClusterRole with the label {AGGREGATES}: \"true\" and a rule for {resource} of {group} with the \
+             verbs {}",
             VERBS.join(", ")
         );
         if !self.has_roles {
             let message = format!(
-                "not checked: the controllers have no access to group {group} by themselves, and the files have no ClusterRole"
+                "not checked: the controllers have no access to group {group} by themselves, and the files have no \
+                 ClusterRole"
             );
             return ContractFinding::warning("CT-16.1", "spec.group", message).with_remediation(remediation);
         }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use model::hub::contract::Contract;
-use model::hub::contract::{chosen, names_contracts};
+use model::hub::contract::{Contract, chosen, cloned_kind, names_contracts, object_kind};
 
 /// The role of a kind: the field of Cluster API's objects that refers to its objects or templates (CT-1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl<'a> ProviderDefinition<'a> {
             group,
             kind,
             // Kinds of other groups may have the same name.
-            role: ProviderRole::for_kind(group, kind.strip_suffix("Template").unwrap_or(kind))
+            role: ProviderRole::for_kind(group, object_kind(kind))
                 .filter(|_| FAMILIES.contains(&family_of(group)) || names_contracts(&labels)),
             labels,
             manifest,
@@ -117,7 +116,7 @@ impl<'a> ProviderDefinition<'a> {
 
     /// The kind cloned from it, if it is a template (CT-1.2).
     pub(super) fn template_of(&self) -> Option<String> {
-        self.kind.strip_suffix("Template").map(str::to_owned)
+        cloned_kind(self.kind).map(str::to_owned)
     }
 
     /// The contract in use, and the version in which objects are read (CT-3.5).

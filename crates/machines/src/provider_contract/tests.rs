@@ -441,7 +441,8 @@ fn of_machine_pools_either_flag_is_read() {
 #[test]
 fn the_older_contract_has_fields_of_its_own() {
     let boolean = || json!({"type": "boolean"});
-    let map = json!({"type": "object", "additionalProperties": {"type": "object", "properties": {"controlPlane": boolean()}}});
+    let map = json!({"type": "object",
+        "additionalProperties": {"type": "object", "properties": {"controlPlane": boolean()}}});
     // CT-5.4, CT-5.10
     let endpoint = json!({"type": "object", "properties": {"host": {"type": "string", "maxLength": 512},
         "port": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 65535}}});
@@ -824,7 +825,10 @@ fn a_release_says_whose_it_is_and_which_contract_it_has() {
         let wanted = if is_good { vec![] } else { vec![(Warning, "CT-17.1", &*first, label)] };
         assert_eq!(found(&checked(&labelled(value))), wanted, "{value:?}");
     }
-    let metadata = |series: Value| json!({"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata", "releaseSeries": series});
+    let metadata = |series: Value| {
+        json!({"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata",
+            "releaseSeries": series})
+    };
     let row = |minor: u32, contract: &str| json!({"major": 1, "minor": minor, "contract": contract});
     for (case, more, is_good) in [
         ("the newest agrees", vec![metadata(json!([row(9, "v1beta1"), row(10, "v1beta2")]))], true),

@@ -253,7 +253,8 @@ const CLUSTER: &[Description] = &[
     ("topology.version", "The Kubernetes version of the cluster."),
     (
         "rolloutAfter",
-        "The rollout.after of the control plane and of machine deployments without one. They roll out at the same time.",
+        "The rollout.after of the control plane and of machine deployments without one. They roll out at the same \
+         time.",
     ),
     ("topology.controlPlane", "The control plane of the cluster."),
     ("topology.variables", "Values for the variables of the ClusterClass."),

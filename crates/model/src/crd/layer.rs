@@ -283,7 +283,8 @@ mod tests {
     }
 
     fn cluster(topology: Value) -> Value {
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c", "namespace": "ns"},
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "c", "namespace": "ns"},
             "spec": {"topology": topology}, "status": {"phase": 5}})
     }
 
@@ -374,7 +375,8 @@ mod tests {
     #[test]
     fn paths_and_limits_are_those_of_the_version() {
         // DEC-32
-        let object = json!({"metadata": {"name": "c"}, "spec": {"topology": {"class": "", "version": "v1", "workers": {"machineDeployments": []}}}});
+        let object = json!({"metadata": {"name": "c"},
+            "spec": {"topology": {"class": "", "version": "v1", "workers": {"machineDeployments": []}}}});
         let want = [("FieldValueInvalid".to_owned(), "spec.topology.class".to_owned())];
         assert_eq!(errors(Kind::Cluster, SchemaVersion::V1Beta1, &object), want);
     }

@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn decoding_forgives_absent_null_and_unknown_fields_but_not_types() {
         // ADM-003
-        let lenient = json!({"metadata": {"name": null, "labels": {"a": null}}, "spec": {"paused": null, "Topology": {"version": 1},
+        let lenient = json!({"metadata": {"name": null, "labels": {"a": null}},
+            "spec": {"paused": null, "Topology": {"version": 1},
             "topology": {"workers": null, "variables": [{"name": "v", "value": null}]}}, "what": ["ever"]});
         let read = cluster(lenient);
         assert_eq!(read.metadata.labels.get("a"), Some(""));

@@ -3,7 +3,7 @@
 //! A Cluster that moves from the current class to the desired one keeps its objects, so their versions and templates
 //! may change, but not their groups and kinds.
 
-use super::{ClusterClassSpec, TemplateRef};
+use super::{ClusterClassSpec, TemplateRef, paths};
 use schema::field::{Findings, Path, RuleId};
 
 /// Reports everything that is incompatible between `current` and `desired` (CMP-010).
@@ -62,7 +62,7 @@ fn machine_deployments_keep_their_kind(current: &ClusterClassSpec, desired: &Clu
         let classes = spec.workers.machine_deployments.iter();
         classes.map(|class| (class.class.clone(), class.infrastructure.template_ref.clone())).collect()
     };
-    workers_keep_their_kind(&machines(current), &machines(desired), "spec.workers.machineDeployments", errors);
+    workers_keep_their_kind(&machines(current), &machines(desired), paths::cluster_class::MACHINE_DEPLOYMENTS, errors);
 }
 
 /// Machines of a kept machine pool class keep their group and kind; the bootstrap may change (CMP-006).
@@ -71,7 +71,7 @@ fn machine_pools_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterCl
         let classes = spec.workers.machine_pools.iter();
         classes.map(|class| (class.class.clone(), class.infrastructure.template_ref.clone())).collect()
     };
-    workers_keep_their_kind(&machines(current), &machines(desired), "spec.workers.machinePools", errors);
+    workers_keep_their_kind(&machines(current), &machines(desired), paths::cluster_class::MACHINE_POOLS, errors);
 }
 
 /// Compares the infrastructure of classes of the same name.

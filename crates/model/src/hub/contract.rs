@@ -34,6 +34,25 @@ const EMBEDDED: (&str, &str) = (".topologist.dev", "v1alpha1");
 /// The supported contracts, newest first (CT-3.1, CT-3.2).
 pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 
+/// Suffix of the kinds of templates (CT-1.2).
+const TEMPLATE_SUFFIX: &str = "Template";
+
+/// The kind of the objects cloned from a template: `DockerMachine` for `DockerMachineTemplate` (CT-1.2). `None` for
+/// kinds that are not templates.
+pub fn cloned_kind(kind: &str) -> Option<&str> {
+    kind.strip_suffix(TEMPLATE_SUFFIX)
+}
+
+/// A kind without the suffix of templates: [`cloned_kind`] of templates, and any other kind itself.
+pub fn object_kind(kind: &str) -> &str {
+    cloned_kind(kind).unwrap_or(kind)
+}
+
+/// Whether a kind is that of templates (CT-1.2).
+pub fn is_template_kind(kind: &str) -> bool {
+    cloned_kind(kind).is_some()
+}
+
 /// The name of the CustomResourceDefinition of a kind (CT-2.1).
 pub fn definition_name(group: &str, kind: &str) -> String {
     format!("{}.{group}", plural(kind))

@@ -11,8 +11,8 @@ pub const MAX_UNAVAILABLE: i32 = 0;
 /// The number of machines of a group without the bounds of an autoscaler (MA-28.3.1).
 pub const DEFAULT_REPLICAS: i32 = 1;
 
-/// The number of machines of a group that asks for none and has the bounds of an autoscaler: the number that it `had`, within the bounds,
-/// and the lower bound for a new group (MA-28.3.1).
+/// The number of machines of a group that asks for none and has the bounds of an autoscaler: the number that it `had`,
+/// within the bounds, and the lower bound for a new group (MA-28.3.1).
 pub fn replicas_within<N: Ord>(had: Option<N>, least: N, most: N) -> N {
     match had {
         Some(had) if had > most => most,

@@ -177,7 +177,10 @@ mod tests {
     #[test]
     fn a_selector_requires_all_its_labels() {
         let labels: StringMap = serde_json::from_value(json!({"a": "1", "empty": ""})).unwrap();
-        let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        let expression = |key: &str, operator: &str, values: Value| {
+            json!({"matchExpressions": [{"key": key,
+                "operator": operator, "values": values}]})
+        };
         for (selector, want) in [
             (json!({}), Some(true)),
             (json!({"matchLabels": {"a": "1", "empty": ""}}), Some(true)),

@@ -180,7 +180,8 @@ impl AsRef<Value> for Object {
 }
 
 impl Object {
-    /// The members of the object. Where parts of it are shared, they are copied, and the copy is kept as long as the object.
+    /// The members of the object. Where parts of it are shared, they are copied, and the copy is kept as long as the
+    /// object.
     ///
     /// # Panics
     /// Never: the content is always an object.

@@ -1,7 +1,8 @@
 //! Dotted paths of fields in untyped objects, for [`Object::at`](super::Object::at) and the other readers and writers.
 //!
-//! A path is here if several places read or write the field. Fields that most callers read in the same way have an accessor as
-//! well: [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they are used.
+//! A path is here if several places read or write the field. Fields that most callers read in the same way have an
+//! accessor as well: [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they
+//! are used.
 //!
 //! The fields of `cluster.x-k8s.io` are those of its
 //! [v1beta2 types](https://pkg.go.dev/sigs.k8s.io/cluster-api/api/core/v1beta2).
@@ -93,9 +94,13 @@ pub mod cluster {
     pub const CONTROL_PLANE_ENDPOINT_HOST: &str = "spec.controlPlaneEndpoint.host";
     pub const CONTROL_PLANE_ENDPOINT_PORT: &str = "spec.controlPlaneEndpoint.port";
     pub const TOPOLOGY: &str = "spec.topology";
+    pub const TOPOLOGY_CLASS_NAME: &str = "spec.topology.classRef.name";
+    pub const TOPOLOGY_CLASS_NAMESPACE: &str = "spec.topology.classRef.namespace";
     pub const TOPOLOGY_CONTROL_PLANE: &str = "spec.topology.controlPlane";
     pub const TOPOLOGY_VARIABLES: &str = "spec.topology.variables";
     pub const TOPOLOGY_CONTROL_PLANE_VARIABLES: &str = "spec.topology.controlPlane.variables.overrides";
+    pub const TOPOLOGY_MACHINE_DEPLOYMENTS: &str = "spec.topology.workers.machineDeployments";
+    pub const TOPOLOGY_MACHINE_POOLS: &str = "spec.topology.workers.machinePools";
     pub const TOPOLOGY_VERSION: &str = "spec.topology.version";
 }
 
@@ -104,6 +109,10 @@ pub mod cluster_class {
     pub const CONTROL_PLANE: &str = "spec.controlPlane";
     pub const CONTROL_PLANE_MACHINES: &str = "spec.controlPlane.machineInfrastructure";
     pub const INFRASTRUCTURE: &str = "spec.infrastructure";
+    pub const MACHINE_DEPLOYMENTS: &str = "spec.workers.machineDeployments";
+    pub const MACHINE_POOLS: &str = "spec.workers.machinePools";
+    pub const PATCHES: &str = "spec.patches";
+    pub const VARIABLES: &str = "spec.variables";
 }
 
 /// Machines.
@@ -133,6 +142,7 @@ pub mod worker {
     pub const MACHINE_ANNOTATIONS: &str = "spec.template.metadata.annotations";
     pub const MACHINE_CLUSTER_NAME: &str = "spec.template.spec.clusterName";
     pub const MACHINE_LABELS: &str = "spec.template.metadata.labels";
+    pub const MATCH_EXPRESSIONS: &str = "spec.selector.matchExpressions";
     pub const MATCH_LABELS: &str = "spec.selector.matchLabels";
     /// How many machines are remediated at a time.
     pub const MAX_IN_FLIGHT: &str = "spec.remediation.maxInFlight";
@@ -170,7 +180,8 @@ pub mod control_plane {
 }
 
 /// Bootstrap configurations:
-/// the [contract](https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config), and the KubeadmConfig.
+/// the [contract](https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config), and the
+/// KubeadmConfig.
 pub mod bootstrap {
     pub const DATA_SECRET: &str = "status.dataSecretName";
     /// Settings of a control plane Machine that joins.

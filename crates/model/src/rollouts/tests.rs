@@ -100,8 +100,10 @@ fn empty_fields_equal_absent_ones_after_defaulting() {
 fn the_machine_that_was_initialized_is_compared_as_one_that_joined() {
     // ROLL-3
     let init = json!({"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": "b"}]}, "skipPhases": [],
-        "localAPIEndpoint": {"bindPort": 1}, "bootstrapTokens": [{"token": "t"}], "timeouts": {"controlPlaneComponentHealthCheckSeconds": 9}});
-    let join = json!({"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": "b"}]}, "discovery": {"file": {}},
+        "localAPIEndpoint": {"bindPort": 1}, "bootstrapTokens": [{"token": "t"}],
+        "timeouts": {"controlPlaneComponentHealthCheckSeconds": 9}});
+    let join = json!({"nodeRegistration": {"kubeletExtraArgs": [{"name": "a", "value": "b"}]},
+        "discovery": {"file": {}},
         "controlPlane": {"localAPIEndpoint": {"bindPort": 1}}});
     assert!(initialized_as_joined(Some(&init), Some(&join)));
     assert!(initialized_as_joined(None, None) && initialized_as_joined(Some(&json!({})), None));

@@ -233,7 +233,8 @@ mod tests {
 
     fn definitions(default: usize) -> Vec<StatusVariable> {
         let class: ClusterClass = serde_json::from_value(json!({"status": {"variables": [
-            {"name": "size", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "integer", "default": default}}}]},
+            {"name": "size", "definitions": [{"from": "inline",
+                "schema": {"openAPIV3Schema": {"type": "integer", "default": default}}}]},
             {"name": "zone", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "string"}}}]},
         ]}}))
         .unwrap();

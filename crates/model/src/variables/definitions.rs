@@ -340,7 +340,8 @@ mod tests {
             "patches": [{"name": "p", "external": {"discoverVariablesExtension": "discover.ext"}}]});
         let status = |generation: i64| {
             json!({"observedGeneration": generation, "conditions": [{"type": "VariablesReady", "status": "True"}],
-                "variables": [{"name": "old", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "string"}}}]}]})
+                "variables": [{"name": "old", "definitions": [{"from": "inline",
+                    "schema": {"openAPIV3Schema": {"type": "string"}}}]}]})
         };
         let names = |spec: &Value, status: &Value| {
             let class = class(spec, status);
@@ -367,7 +368,10 @@ mod tests {
             )
             .spec
         };
-        let definition = |from: &str, required: bool, r#type: &str| json!({"from": from, "required": required, "schema": {"openAPIV3Schema": {"type": r#type}}});
+        let definition = |from: &str, required: bool, r#type: &str| {
+            json!({"from": from, "required": required,
+                "schema": {"openAPIV3Schema": {"type": r#type}}})
+        };
         let before = class(
             &json!({}),
             &json!({"variables": [

@@ -61,7 +61,10 @@ mod tests {
 
     #[test]
     fn variables_without_a_default_get_a_value() {
-        let variable = |name: &str, required: bool, schema: Value| json!({"name": name, "definitions": [{"from": "inline", "required": required, "schema": {"openAPIV3Schema": schema}}]});
+        let variable = |name: &str, required: bool, schema: Value| {
+            json!({"name": name,
+                "definitions": [{"from": "inline", "required": required, "schema": {"openAPIV3Schema": schema}}]})
+        };
         let class: ClusterClass = serde_json::from_value(json!({"status": {"variables": [
             variable("a", true, json!({"type": "string", "minLength": 1})),
             variable("b", false, json!({"type": "integer", "minimum": 2})),

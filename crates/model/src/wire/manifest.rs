@@ -137,7 +137,9 @@ mod tests {
 
     #[test]
     fn lists_are_split_into_their_items() {
-        let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: c}}\n";
+        let text = "apiVersion: v1\nkind: List\nitems:\n\
+                    - {apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster, metadata: {name: a}}\n\
+                    - {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: c}}\n";
         let all = read(text).unwrap();
         let seen: Vec<_> = all.iter().map(|one| (one.admitted_kind(), one.version(), one.key.to_string())).collect();
         assert_eq!(

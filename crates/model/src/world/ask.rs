@@ -32,7 +32,7 @@ pub trait Ask: Sized {
 }
 
 macro_rules! questions {
-    ($($(#[$doc:meta])* $name:ident($question:ty) -> $answer:ty, |$asked:pat_param, $facts:pat_param| $in_facts:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident($question:ty) -> $answer:ty, |$this:pat_param, $facts:pat_param| $in_facts:expr;)*) => {
         /// A fact that must be gathered before the result of a run counts.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need { $($(#[$doc])* $name($question),)* }
@@ -68,7 +68,7 @@ macro_rules! questions {
             }
 
             fn in_facts(&self, $facts: &Facts) -> Found<$answer> {
-                let $asked = self;
+                let $this = self;
                 $in_facts
             }
 

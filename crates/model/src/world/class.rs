@@ -66,8 +66,8 @@ impl Class {
         *self.reads_template_names.get_or_init(|| find_out(&self.object))
     }
 
-    /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes. There is one such
-    /// thing, of one type.
+    /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes.
+    /// There is one such thing, of one type.
     pub fn summary<T: Send + Sync + 'static>(&self, sum_up: impl Fn(&ClusterClass) -> T) -> Arc<T> {
         let summary = self.summary.get_or_init(|| Arc::new(sum_up(&self.object)));
         Arc::downcast(summary.clone()).unwrap_or_else(|_| Arc::new(sum_up(&self.object)))
@@ -130,14 +130,21 @@ mod tests {
 
     #[test]
     fn a_status_shares_definitions_that_equal_those_of_the_spec() {
-        let variable = |name: &str, r#type: &str| json!({"name": name, "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});
+        let variable = |name: &str, r#type: &str| {
+            json!({"name": name, "required": true,
+                "schema": {"openAPIV3Schema": {"type": r#type}}})
+        };
         let settled = |name: &str, types: &[&str]| {
-            let definition = |r#type: &&str| json!({"from": "inline", "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});
+            let definition = |r#type: &&str| {
+                json!({"from": "inline", "required": true,
+                    "schema": {"openAPIV3Schema": {"type": r#type}}})
+            };
             json!({"name": name, "definitions": types.iter().map(definition).collect::<Vec<_>>()})
         };
         let class: ClusterClass = serde_json::from_value(json!({
             "spec": {"variables": [variable("a", "string"), variable("b", "string")]},
-            "status": {"variables": [settled("a", &["string", "integer"]), settled("b", &["integer"]), settled("c", &["string"])]},
+            "status": {"variables": [settled("a", &["string", "integer"]), settled("b", &["integer"]),
+                settled("c", &["string"])]},
         }))
         .unwrap();
         let kept = Class::compile(class.clone(), &Arc::default()).unwrap();

@@ -119,17 +119,17 @@ mod tests {
     fn a_result_counts_only_when_nothing_is_missing() {
         for length in [0, 1, ROUNDS - 1] {
             let mut computed = 0;
-            let mut asked = Vec::new();
+            let mut gathered = Vec::new();
             let compute = |world: &World| {
                 computed += 1;
                 chain(world, length)
             };
             let answer = |need: &Need| {
-                asked.push(need.to_string());
+                gathered.push(need.to_string());
                 Facts::default().answer(need)
             };
             assert_eq!(settle_at_once(world(), compute, answer), Ok(length));
-            assert_eq!((computed, asked.len()), (length + 1, length), "each need is gathered once");
+            assert_eq!((computed, gathered.len()), (length + 1, length), "each need is gathered once");
         }
     }
 

@@ -44,8 +44,8 @@ enum SchemaPath<'a> {
 }
 
 impl<'a> SchemaPath<'a> {
-    /// The place below this one. Kubernetes looks up what is below a made value as if that was `self`, so that its members
-    /// have the sizes of `self`; this decides which rules a server accepts (CEL-028).
+    /// The place below this one. Kubernetes looks up what is below a made value as if that was `self`, so that its
+    /// members have the sizes of `self`; this decides which rules a server accepts (CEL-028).
     fn below(self, root: &'a Decl, member: impl FnOnce(&'a Decl) -> Option<&'a Decl>) -> SchemaPath<'a> {
         match self {
             SchemaPath::None => SchemaPath::Known(root),

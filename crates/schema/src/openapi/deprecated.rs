@@ -272,7 +272,8 @@ mod tests {
             ),
             (
                 "all of several",
-                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "allOf": [{"properties": {"a": old("string")}}]}),
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "allOf": [{"properties": {"a": old("string")}}]}),
                 json!({"a": "x"}),
                 vec![".a"],
             ),
@@ -301,7 +302,8 @@ mod tests {
     #[test]
     fn what_defaulting_fills_in_is_not_set() {
         let nested = json!({"type": "object", "properties": {"a": old_with("object", json!({
-            "default": {}, "properties": {"b": {"type": "string", "default": "x"}, "c": {"type": "number", "default": 1.0}}}))}});
+            "default": {}, "properties": {"b": {"type": "string", "default": "x"},
+                "c": {"type": "number", "default": 1.0}}}))}});
         let list =
             json!({"type": "array", "default": [{}, null], "items": old_with("object", json!({"default": {"b": 1}}))});
         for (node, written, want) in [
@@ -334,7 +336,8 @@ mod tests {
     fn parts_at_one_place_of_two_values_are_the_same() {
         let (_, schema) = schema(json!({"type": "object", "properties": {
             "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": old("string")}}},
-            "list": {"type": "array", "items": {"type": "object", "properties": {"a": old("string"), "b": old("string")}}}}}));
+            "list": {"type": "array", "items": {"type": "object",
+                "properties": {"a": old("string"), "b": old("string")}}}}}));
         let identities = |value: &Value| -> Vec<u64> { parts(&schema, value).iter().map(|part| part.2).collect() };
         let one = |value: Value| identities(&value)[0];
         let element = one(json!({"list": [{"a": "x"}]}));

@@ -311,7 +311,8 @@ fn is_rgb_color(text: &str) -> bool {
 
 fn is_dns_label(text: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let has_edges = matches!((text.bytes().next(), text.bytes().next_back()), (Some(first), Some(last)) if edge(first) && edge(last));
+    let has_edges = matches!((text.bytes().next(), text.bytes().next_back()),
+        (Some(first), Some(last)) if edge(first) && edge(last));
     has_edges && text.bytes().all(|byte| edge(byte) || byte == b'-')
 }
 

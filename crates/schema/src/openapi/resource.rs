@@ -78,7 +78,8 @@ impl ResourceSchema {
         Ok(ResourceSchema { openapi, compiled: Schema::compile_within(&definition, allowance)? })
     }
 
-    /// Whether a value is valid for the field at a path of property names. Any value is, for a field that is not declared.
+    /// Whether a value is valid for the field at a path of property names. Any value is, for a field that is not
+    /// declared.
     pub fn accepts(&self, path: &[&str], value: &Value) -> bool {
         let node = path.iter().try_fold(&self.compiled, |node, name| node.properties.get(name));
         node.is_none_or(|node| node.violations(value).is_empty())
@@ -236,8 +237,8 @@ fn prepare(schema: &mut Value, is_resource: bool) {
 /// The schema without documentation.
 pub fn without_descriptions(schema: &Value) -> Value {
     let Value::Object(keywords) = schema else { return schema.clone() };
-    let said = ["description", "title", "example", "externalDocs"];
-    let kept = keywords.iter().filter(|(name, _)| !said.contains(&name.as_str()));
+    let documentation = ["description", "title", "example", "externalDocs"];
+    let kept = keywords.iter().filter(|(name, _)| !documentation.contains(&name.as_str()));
     let each = kept.map(|(name, value)| {
         let value = match (name.as_str(), value) {
             ("properties", Value::Object(nodes)) => {

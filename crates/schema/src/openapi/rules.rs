@@ -169,8 +169,8 @@ impl RuleChecker<'_> {
         if cost > PER_RULE {
             let remediation = match unbounded {
                 Some(function) => format!(
-                    "the result of {function}() has no maximum size for the estimate of Kubernetes, so the {what} must not \
-                     join, search or iterate over it"
+                    "the result of {function}() has no maximum size for the estimate of Kubernetes, so the {what} must \
+                     not join, search or iterate over it"
                 ),
                 None => "limit maxItems, maxProperties and maxLength of what it looks at".to_owned(),
             };
@@ -196,7 +196,8 @@ impl RuleChecker<'_> {
         let times = excess(self.total, PER_VARIABLE);
         for (cost, path) in &self.contributions {
             let detail = format!(
-                "contributes {}% of the estimated cost of all rules of the variable, which exceeds the budget by {times}",
+                "contributes {}% of the estimated cost of all rules of the variable, which exceeds the budget by \
+                 {times}",
                 u128::from(*cost) * 100 / u128::from(self.total)
             );
             found.forbidden(path.clone(), detail);

@@ -67,8 +67,8 @@ impl Schema {
         places
     }
 
-    /// The node of elements. A value may be an array although no node is declared for its elements, which knows no fields
-    /// then (VAR-V-024).
+    /// The node of elements. A value may be an array although no node is declared for its elements, which knows no
+    /// fields then (VAR-V-024).
     fn element(&self) -> &Schema {
         self.items.as_deref().unwrap_or(Schema::undeclared())
     }

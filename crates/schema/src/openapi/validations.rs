@@ -425,8 +425,8 @@ impl RuleEvaluator<'_> {
         field_path: &str,
     ) -> Result<(), Exhausted> {
         let detail = format!(
-            "the rule {} exceeds the budget of an evaluation, and no further rule is evaluated; limit the sizes of lists, maps and \
-             texts, or make the rule simpler",
+            "the rule {} exceeds the budget of an evaluation, and no further rule is evaluated; limit the sizes of \
+             lists, maps and texts, or make the rule simpler",
             rule.source.rule.trim()
         );
         self.report(id, ErrorKind::Invalid, place, field_path, detail);

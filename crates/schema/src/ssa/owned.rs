@@ -83,7 +83,8 @@ mod tests {
             (json!({}), true),
             (json!({"f:spec": {"f:a": {}}}), true),
             (
-                json!({"f:spec": {"f:zones": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}, "f:set": {"v:\"p\"": {}}}}),
+                json!({"f:spec": {"f:zones": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}},
+                    "f:set": {"v:\"p\"": {}}}}),
                 true,
             ),
             (json!({"f:spec": {"f:b": {}}}), false),

@@ -161,7 +161,8 @@ mod tests {
             {"name": "none.yet", "clientConfig": service("ns", "topologist", None)},
             {"name": "current", "clientConfig": service("ns", "topologist", Some("new"))},
             {"name": "outdated", "clientConfig": service("ns", "topologist", Some("old"))},
-            {"name": "not.utf8", "clientConfig": {"service": {"namespace": "ns", "name": "topologist"}, "caBundle": "/w=="}},
+            {"name": "not.utf8", "clientConfig": {"service": {"namespace": "ns", "name": "topologist"},
+                "caBundle": "/w=="}},
             {"name": "another", "clientConfig": service("ns", "another", Some("old"))},
             {"name": "elsewhere", "clientConfig": service("other", "topologist", Some("old"))},
             {"name": "by.url", "clientConfig": {"url": "https://x", "caBundle": STANDARD.encode("old")}},
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
         let definition = |client: Value| {
             json!({"metadata": {"resourceVersion": "7"}, "spec": {"versions": ["large"],
-            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client}}}})
+                "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client}}}})
         };
         let ours = holder.excerpt(&definition(service("ns", "topologist-conversion", Some("old"))));
         assert!(!ours.to_string().contains("large"));

@@ -119,7 +119,10 @@ mod tests {
 
     #[test]
     fn the_last_other_manager_of_the_bundle_is_the_writer() {
-        let entry = |manager: &str, time: &str, field: &str| json!({"manager": manager, "time": time, "fieldsV1": {"f:webhooks": {"k:{}": {"f:clientConfig": {field: {}}}}}});
+        let entry = |manager: &str, time: &str, field: &str| {
+            json!({"manager": manager, "time": time,
+                "fieldsV1": {"f:webhooks": {"k:{}": {"f:clientConfig": {field: {}}}}}})
+        };
         let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(json!([
             entry("topologist", "2030-01-03T00:00:00Z", "f:caBundle"),
             entry("old", "2030-01-01T00:00:00Z", "f:caBundle"),

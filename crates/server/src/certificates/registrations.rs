@@ -97,7 +97,10 @@ mod tests {
         let (metrics, mut registrations) = (Metrics::default(), Registrations::default());
         let services =
             Services { namespace: "ns".to_owned(), webhook: "hook".to_owned(), conversion: "convert".to_owned() };
-        let webhooks = |service: &str| json!({"webhooks": [{"name": "w", "clientConfig": {"service": {"namespace": "ns", "name": service}}}]});
+        let webhooks = |service: &str| {
+            json!({"webhooks": [{"name": "w",
+                "clientConfig": {"service": {"namespace": "ns", "name": service}}}]})
+        };
         let clusters = BundleHolder::Definition("clusters.cluster.x-k8s.io");
         let definition = |strategy: &str| json!({"spec": {"conversion": {"strategy": strategy}}});
         let mut objects = BTreeMap::from([
@@ -111,11 +114,11 @@ mod tests {
         assert_eq!(update(&objects), None);
         objects.remove(&BundleHolder::Validating);
         objects.insert(clusters, definition("None"));
-        let said = update(&objects).unwrap();
+        let message = update(&objects).unwrap();
         assert!(
-            said.contains("ValidatingWebhookConfiguration topologist: it does not exist")
-                && said.contains("strategy is None"),
-            "{said}"
+            message.contains("ValidatingWebhookConfiguration topologist: it does not exist")
+                && message.contains("strategy is None"),
+            "{message}"
         );
         assert_eq!((count("ValidatingWebhookConfiguration"), count("CustomResourceDefinition")), (1, 1));
         assert_eq!(update(&objects), None, "it is said once");

@@ -189,7 +189,7 @@ impl PlanExecution<'_> {
             info!(part = %step.part, "Skipped a worker that already exists");
             return Ok(());
         }
-        match (&step.sent, &step.part) {
+        match (&step.applied, &step.part) {
             (None, _) => self.delete(step).await,
             (Some(_), TopologyPart::Cluster) => {
                 self.write_cluster(step, step.changes.iter().map(ClusterField::for_change).collect()).await
@@ -228,11 +228,11 @@ impl PlanExecution<'_> {
         if step.action == StepAction::Rotate {
             self.outcome.rotated.push(step.part.clone());
         }
-        self.tell(step, written.uid());
+        self.record_events(step, written.uid());
         Ok(())
     }
 
-    /// Writes places of the Cluster (RS-22, RS-23). That hooks are pending is nothing to tell (EV-07, EV-09).
+    /// Writes places of the Cluster (RS-22, RS-23). Pending hooks have no event (EV-07, EV-09).
     async fn write_cluster(&mut self, step: &PlanStep, places: Vec<ClusterField<'_>>) -> Result<(), ApplyError> {
         if places.is_empty() {
             return Ok(());
@@ -241,7 +241,7 @@ impl PlanExecution<'_> {
         let written = cluster::write(self.client, &step.object, uid, &self.version, &places).await?;
         self.note(step, &written);
         if !places.iter().all(ClusterField::is_of_hooks) {
-            self.tell(step, uid);
+            self.record_events(step, uid);
         }
         self.version = written.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
         self.outcome.cluster = Some(written);
@@ -253,7 +253,7 @@ impl PlanExecution<'_> {
         let deleted = untyped::delete(self.client, &step.object, step.uid.as_deref()).await;
         if deleted.map_err(|error| ApplyError::delete(&step.object, error))? {
             info!(object = %step.object, reason = step.reason, "Deleted an object");
-            self.tell(step, step.uid.as_deref().unwrap_or_default());
+            self.record_events(step, step.uid.as_deref().unwrap_or_default());
         }
         Ok(())
     }
@@ -321,7 +321,7 @@ impl PlanExecution<'_> {
     }
 
     /// Records the events of a step.
-    fn tell(&mut self, step: &PlanStep, uid: &str) {
+    fn record_events(&mut self, step: &PlanStep, uid: &str) {
         let Some((reason, message)) = message(step) else { return };
         let of_itself = matches!(step.part, TopologyPart::ControlPlaneHealthCheck | TopologyPart::WorkerHealthCheck(_));
         let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());

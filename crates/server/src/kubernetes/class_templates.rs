@@ -25,7 +25,7 @@ use super::template_store::{TemplateKey, TemplateReadError, TemplateStore};
 use super::templates::{MOST_KINDS, NOT_OWNED, ObjectKind};
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::class_references::{group_version, references};
-use model::hub::contract::definition_name;
+use model::hub::contract::{definition_name, is_template_kind};
 use model::hub::{ClusterClass, Object, ObjectKey, ObjectRef};
 use model::world::Found;
 
@@ -238,7 +238,7 @@ impl ClassTemplates {
 /// The templates that a class names. Reviews of the class report other wrong references; a kind that is not a template,
 /// such as Secret, is never watched.
 fn templates_of(class: &ClusterClass) -> BTreeSet<TemplateKey> {
-    let templates = references(&class.spec).into_iter().filter(|reference| reference.kind.ends_with("Template"));
+    let templates = references(&class.spec).into_iter().filter(|reference| is_template_kind(&reference.kind));
     let named = templates.filter_map(|reference| {
         let (group, version) = group_version(reference).ok()?;
         let (group, version) = (group.to_owned(), version.to_owned());

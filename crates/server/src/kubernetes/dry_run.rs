@@ -135,7 +135,7 @@ impl DryRuns {
     /// When the API server does not answer.
     pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, ApiRequestError> {
         let resource = Resource::from_api_version(&object.api_version, &object.kind)?;
-        let asked = ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb: Some("patch".to_owned()),
             group: Some(object.group().to_owned()),
             version: Some(resource.as_api().version.clone()),
@@ -144,7 +144,7 @@ impl DryRuns {
             name: Some(object.key.name.clone()),
             ..ResourceAttributes::default()
         };
-        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(asked), non_resource_attributes: None };
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
         let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
         let reviews: Api<SelfSubjectAccessReview> = address::anywhere(self.client.clone());
         let answer = reviews.create(&PostParams::default(), &review).await?;
@@ -262,7 +262,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use model::hub::ObjectKey;
 
     const PATH: &str = "/apis/g.io/v1/namespaces/ns/forges/f";
@@ -307,7 +307,7 @@ mod tests {
     }
 
     /// What the server answers to what is sent, and to what is there.
-    fn answers(script: &Script, sent: Said, current: Said) {
+    fn answers(script: &Script, sent: ScriptedAnswer, current: ScriptedAnswer) {
         let words = [
             "dryRun=All",
             "force=true",
@@ -338,8 +338,9 @@ mod tests {
         let dry_runs = dry_runs(&script);
         // The dry run of what is there gives everything to its manager, which says nothing; times and marks say nothing
         // either.
-        let normal = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size"])));
-        let taken = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size", "theirs"])));
+        let normal = || ScriptedAnswer::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size"])));
+        let taken =
+            || ScriptedAnswer::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size", "theirs"])));
         answers(&script, normal(), taken());
         for _ in 0..2 {
             assert_eq!(ask(&dry_runs, &call("7", "LARGE")).await, Found::Yes(DryRun::Same));
@@ -379,7 +380,7 @@ mod tests {
         ] {
             for _ in 0..2 {
                 let sent = forge(size, &owners(version, "2026-02-02T00:00:00Z", fields));
-                answers(&script, Said::ok(sent), Said::ok(forge("large", &recorded())));
+                answers(&script, ScriptedAnswer::ok(sent), ScriptedAnswer::ok(forge("large", &recorded())));
                 let found = ask(&dry_runs, &call("7", size)).await;
                 let Found::Yes(DryRun::Differs { current, desired }) = found else {
                     panic!("{size} {version} {fields:?}")
@@ -406,10 +407,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         // The second response is not awaited then.
-        script.expect(&Method::PATCH, PATH, &[], Said::error(422, "Invalid"));
+        script.expect(&Method::PATCH, PATH, &[], ScriptedAnswer::error(422, "Invalid"));
         let reason = unreadable(ask(&dry_runs, &call("7", "odd")).await);
         assert_eq!(reason, "Forge ns/f failed to apply in a dry run: scripted Invalid");
-        answers(&script, Said::ok(forge("odd", &recorded())), Said::error(409, "Conflict"));
+        answers(&script, ScriptedAnswer::ok(forge("odd", &recorded())), ScriptedAnswer::error(409, "Conflict"));
         assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("scripted Conflict"));
         let broken = DryRunCall { current: "[]".to_owned(), ..call("7", "odd") };
         assert!(unreadable(ask(&dry_runs, &broken).await).ends_with("is not a JSON object"));
@@ -420,10 +421,10 @@ mod tests {
         // DEC-106
         let script = Script::default();
         let dry_runs = dry_runs(&script);
-        script.expect(&Method::PATCH, PATH, &[], Said::error(503, "ServiceUnavailable"));
+        script.expect(&Method::PATCH, PATH, &[], ScriptedAnswer::error(503, "ServiceUnavailable"));
         let overload = attempted(&dry_runs, &call("7", "odd")).await.unwrap_err();
         assert_eq!(overload.reason, "Forge ns/f failed to apply in a dry run: scripted ServiceUnavailable");
-        answers(&script, Said::Silence, Said::Silence);
+        answers(&script, ScriptedAnswer::Silence, ScriptedAnswer::Silence);
         let started = Instant::now();
         let overload = attempted(&dry_runs, &call("7", "odd")).await.unwrap_err();
         assert!(overload.reason.ends_with("did not answer in time"), "{overload}");

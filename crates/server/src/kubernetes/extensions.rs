@@ -80,7 +80,8 @@ pub enum ExtensionError {
     #[error(transparent)]
     NotRegistered(NotRegistered),
     #[error(
-        "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not select the namespace"
+        "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not select \
+         the namespace"
     )]
     NotSelected { name: String, object: ObjectKey },
     #[error(transparent)]

@@ -149,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use model::hub::ClusterClass;
     use model::world::{DefinitionName, Facts, Record, SettledClass};
 
@@ -186,7 +186,7 @@ mod tests {
         let script = Script::default();
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
         for name in ["a.b", "c.d", "e.f"] {
-            script.get(&format!("{path}{name}"), &[], Said::Silence);
+            script.get(&format!("{path}{name}"), &[], ScriptedAnswer::Silence);
         }
         let cache = Arc::new(Cache::new(Facts::complete([], [])));
         let gatherer = Gatherer::with_api_server(cache, script.client(), Arc::default());

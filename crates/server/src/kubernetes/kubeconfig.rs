@@ -159,12 +159,14 @@ mod tests {
 
     fn make_good() -> Value {
         let issued = IssuedCertificate::generate(&["localhost".to_owned()], 1).unwrap();
-        let user = json!({"client-certificate-data": STANDARD.encode(&issued.certificate), "client-key-data": STANDARD.encode(&issued.key)});
+        let user = json!({"client-certificate-data": STANDARD.encode(&issued.certificate),
+            "client-key-data": STANDARD.encode(&issued.key)});
         let authority = STANDARD.encode(&issued.authority);
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "here", "preferences": {},
             "contexts": [{"name": "there", "context": {}}, {"name": "here", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": "https://localhost:6443/prefix", "certificate-authority-data": authority}}],
+            "clusters": [{"name": "c", "cluster": {"server": "https://localhost:6443/prefix",
+                "certificate-authority-data": authority}}],
             "users": [{"name": "v", "user": {"exec": {"command": "sh"}}}, {"name": "u", "user": user}],
         })
     }

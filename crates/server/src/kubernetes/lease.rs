@@ -12,8 +12,9 @@
 //! work is dropped.
 //!
 //! Guarantees, with a lease duration of `D`:
-//! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock. Times in the
-//!   Lease are never compared with this clock. A follower takes over `D` after the last renewal that it saw.
+//! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock.
+//!   Times in the Lease are never compared with this clock. A follower takes over `D` after the last renewal that it
+//!   saw.
 //! * A follower reads the Lease at least once a second, and at the moment at which the lease that it saw is over. So a
 //!   process that dies is replaced within `D` and two seconds, of which one is left for the requests.
 //! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once
@@ -334,7 +335,8 @@ enum LeaseError {
     #[error("{}", describe(.0))]
     Api(#[from] kube::Error),
     #[error(
-        "timed out after {0:?}, a fifth of the lease duration; if the API server always takes this long, increase --lease-duration"
+        "timed out after {0:?}, a fifth of the lease duration; if the API server always takes this long, increase \
+         --lease-duration"
     )]
     Late(Duration),
 }
@@ -463,7 +465,8 @@ impl Election {
         let Some(version) = lease.and_then(|lease| lease.metadata.resource_version.clone()) else { return };
         if is_before(&version, &self.version) {
             let before = &*self.version;
-            warn!(lease = %self.office.lease(), before, now = version, "The API server was restored from an older copy; listing everything again");
+            warn!(lease = %self.office.lease(), before, now = version,
+                "The API server was restored from an older copy; listing everything again");
             self.office.step_down(false);
             self.history.went_back();
         }

@@ -508,9 +508,9 @@ mod tests {
         let selection = WatchSelection { labels: Some("!a".into()), fields: Some("metadata.name=b".into()) };
         let mut stream = pin!(list_watch::<ConfigMap>(Api::all(script.client()), selection));
         let mut reports: Reports<'_> = stream.as_mut();
-        let told = next(&mut reports, 5, Instant::now()).await;
-        let told: Vec<&str> = told.iter().map(|(_, what)| &**what).collect();
-        assert_eq!(told, ["Init", "InitApply(b)", "Listed(7)", "bookmark", "Delete(b)"]);
+        let reported = next(&mut reports, 5, Instant::now()).await;
+        let reported: Vec<&str> = reported.iter().map(|(_, what)| &**what).collect();
+        assert_eq!(reported, ["Init", "InitApply(b)", "Listed(7)", "bookmark", "Delete(b)"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -526,9 +526,9 @@ mod tests {
                 list(&["a"], "20", ""),
             );
             follow!(script, reports, started);
-            let told = next(&mut reports, 5, started).await;
-            assert!(told[2].1.contains("scripted Expired"), "{told:?}");
-            let rest: Vec<_> = told[3..].iter().map(|(_, text)| &**text).collect();
+            let reported = next(&mut reports, 5, started).await;
+            assert!(reported[2].1.contains("scripted Expired"), "{reported:?}");
+            let rest: Vec<_> = reported[3..].iter().map(|(_, text)| &**text).collect();
             assert_eq!(rest, ["Init", "InitApply(a)"]);
         }
     }
@@ -552,8 +552,8 @@ mod tests {
                 ScriptedAnswer::OpenWatch(vec![after(1, event("MODIFIED", object("a", "9")))]),
             );
         follow!(script, reports, started);
-        let told = next(&mut reports, 6, started).await;
-        let texts: Vec<_> = told.iter().map(|(_, text)| &**text).collect();
+        let reported = next(&mut reports, 6, started).await;
+        let texts: Vec<_> = reported.iter().map(|(_, text)| &**text).collect();
         assert_eq!(texts[..3], ["Init", "Listed(7)", "bookmark"]);
         assert!(texts[3].contains("scripted InternalError"), "{texts:?}");
         assert!(texts[4].contains("the watch failed"), "{texts:?}");
@@ -577,8 +577,8 @@ mod tests {
             script.get(PATH, &["limit=100"], busy());
         }
         follow!(script, reports, started);
-        let told = next(&mut reports, 1, started).await;
-        assert!(told[0].1.contains("scripted TooManyRequests"), "{told:?}");
+        let reported = next(&mut reports, 1, started).await;
+        assert!(reported[0].1.contains("scripted TooManyRequests"), "{reported:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -609,13 +609,13 @@ mod tests {
             // It said nothing, so it is no proof that the server still does.
             .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
-        let told = next(&mut reports, 9, started).await;
-        let (last, reopened) = (&told[7], &told[8]);
-        assert!(last.1.contains("scripted InternalError"), "{told:?}");
+        let reported = next(&mut reports, 9, started).await;
+        let (last, reopened) = (&reported[7], &reported[8]);
+        assert!(last.1.contains("scripted InternalError"), "{reported:?}");
         assert_eq!(reopened.1, "reopened");
-        assert!(reopened.0 - last.0 <= 6, "the pause is short: {told:?}");
-        let told = next(&mut reports, 2, started).await;
-        assert_eq!(told[1].1, "InitApply(a)");
+        assert!(reopened.0 - last.0 <= 6, "the pause is short: {reported:?}");
+        let reported = next(&mut reports, 2, started).await;
+        assert_eq!(reported[1].1, "InitApply(a)");
     }
 
     #[tokio::test(start_paused = true)]
@@ -626,9 +626,9 @@ mod tests {
             script.get(PATH, &["resourceVersion=7"], ScriptedAnswer::Watch(vec![]));
         }
         follow!(script, reports, started);
-        let told = next(&mut reports, 7, started).await;
-        assert!(told[2..].iter().all(|(_, text)| text == "the watch ended at once"), "{told:?}");
-        assert!(told[6].0 >= 10, "pauses grow: {told:?}");
+        let reported = next(&mut reports, 7, started).await;
+        assert!(reported[2..].iter().all(|(_, text)| text == "the watch ended at once"), "{reported:?}");
+        assert!(reported[6].0 >= 10, "pauses grow: {reported:?}");
     }
 
     #[tokio::test(start_paused = true)]

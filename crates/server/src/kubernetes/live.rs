@@ -44,7 +44,7 @@ pub(super) struct LiveReader {
     /// Whether objects keep the record of their field managers, at which reviews do not look.
     keeps_owners: bool,
     /// Whether the log has said that kubeconfigs may not be read.
-    told_of_permission: AtomicBool,
+    has_warned_of_permission: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
@@ -101,7 +101,7 @@ impl LiveReader {
             workloads,
             readers,
             keeps_owners: false,
-            told_of_permission: AtomicBool::new(false),
+            has_warned_of_permission: AtomicBool::new(false),
             metrics,
         }
     }
@@ -132,13 +132,13 @@ impl LiveReader {
                 name.answer(self.found("definition", self.definition(&name.0), deadline).await.map(Arc::new))
             }
             Need::List(selection) => selection.answer(self.found("list", self.list(selection), deadline).await),
-            Need::Nodes(asked @ NodesOf { cluster, names }) => {
+            Need::Nodes(request @ NodesOf { cluster, names }) => {
                 let nodes = self.workloads.nodes(cluster, names.iter(), deadline).await;
                 self.count("nodes", nodes.as_ref().map_or_else(WorkloadError::outcome, |_| "found"));
-                asked.answer(match nodes {
+                request.answer(match nodes {
                     Ok(nodes) => Found::Yes(nodes),
                     Err(error @ WorkloadError::Forbidden(_)) => {
-                        if !self.told_of_permission.swap(true, Ordering::Relaxed) {
+                        if !self.has_warned_of_permission.swap(true, Ordering::Relaxed) {
                             warn!(%cluster, %error, "Cannot read Nodes of the workload cluster");
                         }
                         Found::Absent
@@ -337,7 +337,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use model::hub::ObjectKey;
     use model::world::DefinitionName;
 
@@ -372,7 +372,7 @@ mod tests {
         let script = Script::default();
         let metadata = json!({"name": "cp", "namespace": "ns", "managedFields": [{"manager": "m"}]});
         for _ in 0..2 {
-            script.get(OBJECT, &[], Said::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
+            script.get(OBJECT, &[], ScriptedAnswer::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
         }
         let Answer::Object(Found::Yes(found)) = answer(&script, &object("cp")).await else { panic!("it is there") };
         assert_eq!((found.name(), found.at("metadata.managedFields")), ("cp", None));
@@ -380,7 +380,7 @@ mod tests {
         let found = with_owners.answer(&object("cp"), Instant::now() + Duration::from_secs(9)).await;
         let Answer::Object(Found::Yes(found)) = found else { panic!("it is there") };
         assert_eq!(found.at("metadata.managedFields"), Some(&json!([{"manager": "m"}])), "DEC-43");
-        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        script.get(OBJECT, &[], ScriptedAnswer::error(404, "NotFound"));
         assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
     }
 
@@ -391,13 +391,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let script = Script::default();
-        script.get(OBJECT, &[], Said::error(403, "Forbidden"));
+        script.get(OBJECT, &[], ScriptedAnswer::error(403, "Forbidden"));
         assert_eq!(unreadable(answer(&script, &object("cp")).await), "scripted Forbidden");
-        script.get(OBJECT, &[], Said::Silence);
+        script.get(OBJECT, &[], ScriptedAnswer::Silence);
         let started = Instant::now();
         let reason = unreadable(answer(&script, &object("cp")).await);
         assert_eq!((&*reason, started.elapsed()), ("the API server did not answer in time", PATIENCE));
-        script.get(LIST, &[], Said::ok(json!({"kind": "MachineList"})));
+        script.get(LIST, &[], ScriptedAnswer::ok(json!({"kind": "MachineList"})));
         assert!(unreadable(answer(&script, &machines(&[])).await).contains("other than an object"));
         for name in ["", "..", "../secrets", "cp?x=1", "a/b", "a%2Fb"] {
             let reason = unreadable(answer(&script, &object(name)).await);
@@ -413,11 +413,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_to_a_busy_api_server_are_retried() {
         let script = Script::default();
-        script.get(OBJECT, &[], Said::error(429, "TooManyRequests")).get(OBJECT, &[], Said::error(503, "Unavailable"));
-        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        script.get(OBJECT, &[], ScriptedAnswer::error(429, "TooManyRequests")).get(
+            OBJECT,
+            &[],
+            ScriptedAnswer::error(503, "Unavailable"),
+        );
+        script.get(OBJECT, &[], ScriptedAnswer::error(404, "NotFound"));
         assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
         for _ in 0..ATTEMPTS {
-            script.get(OBJECT, &[], Said::error(429, "TooManyRequests"));
+            script.get(OBJECT, &[], ScriptedAnswer::error(429, "TooManyRequests"));
         }
         let started = Instant::now();
         let busy = Answer::Object(Found::Unreadable("scripted TooManyRequests".to_owned()));
@@ -426,13 +430,13 @@ mod tests {
         let Need::Object(reference) = object("cp") else { unreachable!() };
         let managed = async || live(&script).managed_object(&reference, Instant::now() + Duration::from_secs(9)).await;
         for _ in 0..ATTEMPTS {
-            script.get(OBJECT, &[], Said::error(503, "Unavailable"));
+            script.get(OBJECT, &[], ScriptedAnswer::error(503, "Unavailable"));
         }
         let overload = managed().await.unwrap_err();
         assert_eq!(overload.reason, format!("{reference} cannot be read: scripted Unavailable"));
-        script.get(OBJECT, &[], Said::Silence);
+        script.get(OBJECT, &[], ScriptedAnswer::Silence);
         assert!(managed().await.unwrap_err().reason.ends_with("did not answer in time"));
-        script.get(OBJECT, &[], Said::error(403, "Forbidden"));
+        script.get(OBJECT, &[], ScriptedAnswer::error(403, "Forbidden"));
         assert_eq!(managed().await, Ok(Found::Unreadable("scripted Forbidden".to_owned())));
     }
 
@@ -442,13 +446,13 @@ mod tests {
         let script = Script::default();
         let words = ["labelSelector=a%3Db%2Cc%2Fd%3D", "limit=500"];
         let first = json!({"metadata": {"continue": "more"}, "items": [item("z"), item("b")]});
-        script.get(LIST, &words, Said::ok(first));
+        script.get(LIST, &words, ScriptedAnswer::ok(first));
         let second = json!({"metadata": {"continue": ""}, "items": [item("a")]});
-        script.get(LIST, &[&words[..], &["continue=more"]].concat(), Said::ok(second));
+        script.get(LIST, &[&words[..], &["continue=more"]].concat(), ScriptedAnswer::ok(second));
         let need = machines(&[("a", "b"), ("c/d", "")]);
         let Answer::List(Found::Yes(found)) = answer(&script, &need).await else { panic!("it is there") };
         assert_eq!(found.iter().map(|object| object.name()).collect::<Vec<_>>(), ["a", "b", "z"]);
-        script.get(LIST, &[], Said::error(404, "NotFound"));
+        script.get(LIST, &[], ScriptedAnswer::error(404, "NotFound"));
         assert_eq!(answer(&script, &machines(&[])).await, Answer::List(Found::Absent), "the kind is not served");
     }
 
@@ -465,25 +469,29 @@ mod tests {
             ("/metadata/name", "other"),
         ] {
             let metadata = json!({"namespace": "ns", "name": "cp"});
-            let mut said = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
-            *said.pointer_mut(field).unwrap() = json!(other);
-            script.get(OBJECT, &[], Said::ok(said.clone())).get(OBJECT, &[], Said::ok(said));
+            let mut response = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+            *response.pointer_mut(field).unwrap() = json!(other);
+            script.get(OBJECT, &[], ScriptedAnswer::ok(response.clone())).get(
+                OBJECT,
+                &[],
+                ScriptedAnswer::ok(response),
+            );
             let Answer::Object(Found::Unreadable(reason)) = answer(&script, &object("cp")).await else {
                 panic!("{field} {other}")
             };
-            let asked = "instead of KubeadmControlPlane ns/cp of \"controlplane.cluster.x-k8s.io/v1beta2\"";
-            assert!(reason.ends_with(asked) && reason.contains(other), "{reason}");
+            let mismatch = "instead of KubeadmControlPlane ns/cp of \"controlplane.cluster.x-k8s.io/v1beta2\"";
+            assert!(reason.ends_with(mismatch) && reason.contains(other), "{reason}");
             let Need::Object(reference) = object("cp") else { unreachable!() };
             let error = crate::kubernetes::untyped::get(&script.client(), &reference).await.unwrap_err().to_string();
             assert_eq!(error, reason, "those who write see the same");
         }
         let item = json!({"metadata": {"name": "m", "namespace": "victim"}});
-        script.get(LIST, &[], Said::ok(json!({"metadata": {}, "items": [item]})));
+        script.get(LIST, &[], ScriptedAnswer::ok(json!({"metadata": {}, "items": [item]})));
         let Answer::List(Found::Unreadable(reason)) = answer(&script, &machines(&[])).await else { panic!("another") };
         assert!(reason.contains("Machine of cluster.x-k8s.io/v1beta2 in namespace \"ns\""), "{reason}");
         let metadata = json!({"name": "others.example.com"});
         let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
-        script.get(DEFINITION, &[], Said::ok(partial));
+        script.get(DEFINITION, &[], ScriptedAnswer::ok(partial));
         let need = Need::Definition(DefinitionName("things.example.com".to_owned()));
         let Answer::Definition(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("another") };
         assert!(reason.contains("CustomResourceDefinition things.example.com"), "{reason}");
@@ -521,7 +529,11 @@ mod tests {
         let script = Script::default();
         let metadata = json!({"name": "things.example.com", "labels": {"cluster.x-k8s.io/v1beta2": "v1"}});
         let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
-        script.get(DEFINITION, &[], Said::ok(partial)).get(DEFINITION, &[], Said::error(404, "NotFound"));
+        script.get(DEFINITION, &[], ScriptedAnswer::ok(partial)).get(
+            DEFINITION,
+            &[],
+            ScriptedAnswer::error(404, "NotFound"),
+        );
         let need = Need::Definition(DefinitionName("things.example.com".to_owned()));
         let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1".to_owned())]);
         let want = ResourceDefinition { labels, ..ResourceDefinition::default() };
@@ -540,8 +552,8 @@ mod tests {
             request: String::new(),
         });
         let handlers = |hook: &str| json!({"status": {"handlers": [{"requestHook": {"hook": hook}}]}});
-        let items = |items: &[Value]| Said::ok(json!({"kind": "ExtensionConfigList", "items": items}));
-        script.get(path, &[], Said::error(404, "NotFound")).get(path, &[], items(&[json!({})]));
+        let items = |items: &[Value]| ScriptedAnswer::ok(json!({"kind": "ExtensionConfigList", "items": items}));
+        script.get(path, &[], ScriptedAnswer::error(404, "NotFound")).get(path, &[], items(&[json!({})]));
         script.get(path, &[], items(&[handlers("BeforeClusterDelete")]));
         for _ in 0..3 {
             assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Absent));
@@ -558,7 +570,7 @@ mod tests {
         let live = live(&script);
         let deadline = Instant::now() + Duration::from_secs(9);
         for (code, want) in [(403, true), (401, false), (404, false), (500, false)] {
-            script.get("/api/v1/namespaces/ns/secrets/one-kubeconfig", &[], Said::error(code, "Refused"));
+            script.get("/api/v1/namespaces/ns/secrets/one-kubeconfig", &[], ScriptedAnswer::error(code, "Refused"));
             let answer = live.answer(&need, deadline).await;
             assert_eq!(answer == Answer::Nodes(Found::Absent), want, "{code}: {answer:?}");
         }
@@ -569,7 +581,7 @@ mod tests {
     #[tokio::test]
     async fn every_read_is_counted() {
         let script = Script::default();
-        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        script.get(OBJECT, &[], ScriptedAnswer::error(404, "NotFound"));
         let live = live(&script);
         live.answer(&object("cp"), Instant::now() + Duration::from_secs(9)).await;
         let text = live.metrics.render();

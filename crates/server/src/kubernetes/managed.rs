@@ -33,6 +33,7 @@ use super::raw_object::RawObject;
 use super::templates::{MOST_KINDS, ObjectKind};
 use super::unlisted::Unlisted;
 use crate::telemetry::metrics::{self, Metrics};
+use model::hub::contract::is_template_kind;
 use model::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
 use model::world::{Found, Selection};
 
@@ -326,7 +327,7 @@ fn kind_of(api_version: &str, kind: &str) -> ObjectKind {
 /// Which objects of a kind are watched.
 fn selector(kind: &ObjectKind) -> Option<&'static str> {
     let is_cluster = kind.group == GROUP && kind.kind == Kind::Cluster.name();
-    (!is_cluster && !kind.kind.ends_with("Template")).then_some(label::OWNED)
+    (!is_cluster && !is_template_kind(&kind.kind)).then_some(label::OWNED)
 }
 
 /// One watch.
@@ -432,15 +433,15 @@ mod tests {
         ObjectRef::new("example.com/v1", "Thing", ObjectKey::new("ns", name))
     }
 
-    type Told = Arc<Mutex<Vec<(String, Option<String>)>>>;
+    type ChangedObjects = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
-    fn managed(script: &Script) -> (ManagedObjects, Told) {
-        let told = Told::default();
-        let note = told.clone();
+    fn managed(script: &Script) -> (ManagedObjects, ChangedObjects) {
+        let changed_objects = ChangedObjects::default();
+        let note = changed_objects.clone();
         let changed = move |changed: ObjectChange<'_>| {
             note.lock().unwrap().push((changed.key.name.clone(), changed.cluster.map(str::to_owned)));
         };
-        (ManagedObjects::new(script.client(), None, Arc::default(), changed), told)
+        (ManagedObjects::new(script.client(), None, Arc::default(), changed), changed_objects)
     }
 
     fn soon() -> Instant {
@@ -454,21 +455,21 @@ mod tests {
         let owned = ["labelSelector=topology.cluster.x-k8s.io%2Fowned"];
         script.get(THINGS, &owned, list("5", &[thing("a", "3", 1), thing("b", "4", 1)]));
         let change = |kind: &str, object: Value| (Duration::from_secs(1), json!({"type": kind, "object": object}));
-        let said = vec![
+        let events = vec![
             change("MODIFIED", thing("a", "6", 1)),
             change("MODIFIED", thing("a", "7", 2)),
             change("DELETED", thing("b", "8", 1)),
         ];
-        script.expect(&Method::GET, THINGS, &["watch=true", "resourceVersion=5"], ScriptedAnswer::OpenWatch(said));
-        let (managed, told) = managed(&script);
+        script.expect(&Method::GET, THINGS, &["watch=true", "resourceVersion=5"], ScriptedAnswer::OpenWatch(events));
+        let (managed, changed_objects) = managed(&script);
         let Ok(Found::Yes(found)) = managed.object(&reference("a"), soon()).await else { panic!("it is listed") };
         assert_eq!(found.at("spec.size"), Some(&json!(1)));
         assert_eq!(managed.object(&reference("z"), soon()).await, Ok(Found::Absent));
-        assert!(told.lock().unwrap().is_empty(), "a first list is no news");
+        assert!(changed_objects.lock().unwrap().is_empty(), "a first list is no news");
         assert!(!managed.has_seen("example.com/v1", "Thing", "7"));
         tokio::time::sleep(Duration::from_secs(5)).await;
         let c = || Some("c".to_owned());
-        assert_eq!(*told.lock().unwrap(), [("a".to_owned(), c()), ("b".to_owned(), c())]);
+        assert_eq!(*changed_objects.lock().unwrap(), [("a".to_owned(), c()), ("b".to_owned(), c())]);
         assert!(managed.has_seen("example.com/v1", "Thing", "8") && managed.has_seen("example.com/v1", "Other", "99"));
         assert_eq!(managed.object(&reference("b"), soon()).await, Ok(Found::Absent));
         assert_eq!(script.left(), 0);
@@ -535,22 +536,22 @@ mod tests {
         script.get(THINGS, &[], ScriptedAnswer::error(503, "Unavailable"));
         script.get(THINGS, &[], list("5", &[thing("a", "3", 1)]));
         script.expect(&Method::GET, THINGS, &["watch=true"], ScriptedAnswer::Silence);
-        let (managed, told) = managed(&script);
+        let (managed, changed_objects) = managed(&script);
         let mut listings = managed.listings();
         let at_once = Instant::now();
         assert!(managed.object(&reference("a"), at_once).await.is_err());
         tokio::time::timeout(Duration::from_secs(20), listings.changed()).await.unwrap().unwrap();
         assert!(matches!(managed.object(&reference("a"), at_once).await, Ok(Found::Yes(_))));
-        assert!(told.lock().unwrap().is_empty(), "a first list is no news of objects");
+        assert!(changed_objects.lock().unwrap().is_empty(), "a first list is no news of objects");
     }
 
     #[tokio::test(start_paused = true)]
     async fn unserved_kinds_are_not_watched_and_the_number_of_watched_kinds_is_limited() {
         // DEC-45
         let served = Arc::new(Mutex::new(0_usize));
-        let asked = served.clone();
+        let requests = served.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            *asked.lock().unwrap() += 1;
+            *requests.lock().unwrap() += 1;
             let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
             async move {
                 if query.contains("watch=true") {

@@ -106,7 +106,8 @@ fn seen<K: Resource + 'static>(
                     newest.set(0);
                 }
                 metrics.watch_errors.get_or_create(&metrics::Kind { kind: kind.metric }).inc();
-                warn!(kind = kind.kind, version = kind.version, error = %shortened(&fault.to_string()), "Watch failed, retrying");
+                warn!(kind = kind.kind, version = kind.version, error = %shortened(&fault.to_string()),
+                    "Watch failed, retrying");
                 Observation::Failed(fault)
             }
         };

@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn only_answers_of_a_busy_api_server_are_overloads() {
         // DEC-106
-        let said = |code: u16, seconds: u32| {
+        let response = |code: u16, seconds: u32| {
             let status = json!({"status": "Failure", "code": code, "reason": "r", "message": "later",
                 "details": {"retryAfterSeconds": seconds}});
             ApiOverload::from_error(&kube::Error::Api(serde_json::from_value(status).unwrap()))
@@ -78,7 +78,7 @@ mod tests {
             (404, 7, None),
             (422, 7, None),
         ] {
-            assert_eq!(said(code, seconds), want, "{code}");
+            assert_eq!(response(code, seconds), want, "{code}");
         }
         assert!(ApiOverload::from_error(&kube::Error::Service("connection refused".into())).is_some());
     }

@@ -46,7 +46,8 @@ fn with_retry_after(code: u16, text: &[u8], seconds: u32) -> Value {
     let status = status.get_or_insert_with(|| {
         let message: String = String::from_utf8_lossy(text).trim().chars().take(SHOWN).collect();
         let reason = if code == 429 { "TooManyRequests" } else { "ServiceUnavailable" };
-        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+            "reason": reason,
             "message": message})
     });
     if status["code"].is_null() {

@@ -211,8 +211,8 @@ mod tests {
     /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked
     /// for.
     fn empty() -> (kube::Client, Arc<Mutex<Vec<String>>>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let noted = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let noted = requests.clone();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
             noted.lock().unwrap().push(path.clone());
@@ -228,7 +228,7 @@ mod tests {
                 Ok::<_, Infallible>(response.unwrap())
             }
         });
-        (kube::Client::new(service, "default"), asked)
+        (kube::Client::new(service, "default"), requests)
     }
 
     fn kind(version: &str, number: usize) -> ObjectKind {
@@ -238,7 +238,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_number_of_watched_kinds_is_limited_and_others_are_read() {
         // DEC-45
-        let (client, asked) = empty();
+        let (client, requests) = empty();
         let metrics = Arc::new(Metrics::default());
         let templates = Templates::new(client, None, metrics.clone(), |_, _| {});
         let get = async |kind: &ObjectKind| {
@@ -254,10 +254,10 @@ mod tests {
             assert!(get(&kind("v1", number)).await.is_none());
         }
         assert_eq!(usize::try_from(watched()), Ok(MOST_KINDS));
-        asked.lock().unwrap().clear();
+        requests.lock().unwrap().clear();
         assert!(get(&kind("v1", MOST_KINDS)).await.is_none());
         let path = format!("/apis/g.io/v1/namespaces/ns/t{MOST_KINDS}templates/one");
-        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), [path], "one request, and no watch");
+        assert_eq!(std::mem::take(&mut *requests.lock().unwrap()), [path], "one request, and no watch");
         assert_eq!(usize::try_from(watched()), Ok(MOST_KINDS));
         templates.keep_only(&BTreeSet::from([kind("v1", 7)]));
         assert!(get(&kind("v1", MOST_KINDS)).await.is_none());

@@ -203,11 +203,11 @@ impl Store {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let before = self.objects.insert(path.to_owned(), object.clone());
-        self.tell(if before.is_some() { "MODIFIED" } else { "ADDED" }, path, &object);
+        self.notify(if before.is_some() { "MODIFIED" } else { "ADDED" }, path, &object);
         object
     }
 
-    fn tell(&mut self, kind: &str, path: &str, object: &Value) {
+    fn notify(&mut self, kind: &str, path: &str, object: &Value) {
         if self.unseen.as_ref().is_some_and(|unseen| path.contains(&**unseen)) {
             return;
         }
@@ -270,7 +270,7 @@ impl Store {
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             self.put(path, object);
         } else if let Some(object) = self.objects.remove(path) {
-            self.tell("DELETED", path, &object);
+            self.notify("DELETED", path, &object);
         }
     }
 

@@ -119,8 +119,8 @@ impl TopologyGatherer {
         }
     }
 
-    /// Calls `listed` each time a cache that may have been missing is listed; never ends.
-    pub(crate) async fn follow_listings(&self, told: impl Fn()) {
+    /// Calls `on_listing` each time a cache that may have been missing is listed; never ends.
+    pub(crate) async fn follow_listings(&self, on_listing: impl Fn()) {
         let (mut kinds, mut definitions) = (self.managed.listings(), self.definitions.listed());
         let mut extensions = self.extensions.as_ref().map(|extensions| extensions.changes());
         let registered = async |changes: &mut Option<watch::Receiver<u64>>| match changes {
@@ -134,7 +134,7 @@ impl TopologyGatherer {
                 _ = definitions.wait_for(|is_listed| *is_listed), if !has_definitions => has_definitions = true,
                 () = registered(&mut extensions) => {}
             }
-            told();
+            on_listing();
         }
     }
 

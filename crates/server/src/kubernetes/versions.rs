@@ -83,12 +83,12 @@ impl ApiVersions {
             return known.version.clone();
         }
         let turns = &self.turns[usize::from(former.as_ref().is_none_or(|known| known.version.is_err()))];
-        let asked = timeout(PATIENCE, async {
+        let lookup = timeout(PATIENCE, async {
             let _turn = turns.acquire().await;
             ask(definition, &name).await
         });
         let too_late = || (Err(UnknownKindVersion::TimedOut { definition: name.clone() }), false);
-        let (version, is_certain) = asked.await.unwrap_or_else(|_| too_late());
+        let (version, is_certain) = lookup.await.unwrap_or_else(|_| too_late());
         let version = match (former, version) {
             // An answer that is a minute old is better than none.
             (Some(KnownVersions { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),

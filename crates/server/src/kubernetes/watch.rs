@@ -385,11 +385,11 @@ mod tests {
         let (started, mut longest) = (std::time::Instant::now(), std::time::Duration::ZERO);
         loop {
             // This test has one thread: while it compiles, nothing else moves.
-            let asked = std::time::Instant::now();
+            let polled = std::time::Instant::now();
             tokio::select! {
                 biased;
                 () = &mut following => break,
-                () = tokio::task::yield_now() => longest = longest.max(asked.elapsed()),
+                () = tokio::task::yield_now() => longest = longest.max(polled.elapsed()),
             }
         }
         assert!(longest < started.elapsed() / 2, "{longest:?} of {:?}", started.elapsed());

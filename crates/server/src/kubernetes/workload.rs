@@ -363,7 +363,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
     use crate::telemetry::metrics::Metrics;
     use crate::webhook::server::{ConnectionLimits, HttpServer};
     use testing::Lines;
@@ -379,7 +379,7 @@ mod tests {
     struct Workload {
         url: String,
         authority: String,
-        asked: Arc<AtomicUsize>,
+        requests: Arc<AtomicUsize>,
     }
 
     impl Workload {
@@ -392,10 +392,10 @@ mod tests {
             let any = "127.0.0.1:0".parse().unwrap();
             let server = HttpServer::bind(any, Some(identity), ConnectionLimits::default(), metrics).await.unwrap();
             let url = format!("https://{}", server.local_address().unwrap());
-            let asked = Arc::new(AtomicUsize::new(0));
-            let router = Router::new().fallback(node).with_state(asked.clone());
+            let requests = Arc::new(AtomicUsize::new(0));
+            let router = Router::new().fallback(node).with_state(requests.clone());
             tokio::spawn(server.serve(router, CancellationToken::new()));
-            Workload { url, authority: issued.authority, asked }
+            Workload { url, authority: issued.authority, requests }
         }
 
         fn kubeconfig(&self) -> Value {
@@ -403,8 +403,8 @@ mod tests {
         }
     }
 
-    async fn node(State(asked): State<Arc<AtomicUsize>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
-        asked.fetch_add(1, Ordering::SeqCst);
+    async fn node(State(requests): State<Arc<AtomicUsize>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+        requests.fetch_add(1, Ordering::SeqCst);
         let answer = |code: u16, body: String| Response::builder().status(code).body(Body::from(body)).unwrap();
         if headers.get("authorization").is_none_or(|shown| shown != &format!("Bearer {TOKEN}")) {
             return answer(401, json!({"kind": "Status", "reason": "Unauthorized"}).to_string());
@@ -436,10 +436,10 @@ mod tests {
     }
 
     /// The Secret of the Cluster `ns/one`.
-    fn secret(version: &str, kubeconfig: &Value) -> Said {
+    fn secret(version: &str, kubeconfig: &Value) -> ScriptedAnswer {
         let metadata = json!({"namespace": "ns", "name": "one-kubeconfig", "resourceVersion": version});
         let data = json!({"value": STANDARD.encode(kubeconfig.to_string())});
-        Said::ok(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
+        ScriptedAnswer::ok(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
     }
 
     async fn ask(workloads: &Workloads, names: &[&str]) -> Result<Vec<String>, String> {
@@ -461,7 +461,7 @@ mod tests {
         script.get(SECRET, &[], secret("2", &json!({})));
         let error = ask(&workloads, &["n1"]).await.unwrap_err();
         assert!(error.starts_with("the kubeconfig in Secret ns/one-kubeconfig is not used: "), "{error}");
-        assert_eq!(workload.asked.load(Ordering::SeqCst), 3);
+        assert_eq!(workload.requests.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test]
@@ -512,7 +512,7 @@ mod tests {
             script.get(SECRET, &[], secret("1", &workload.kubeconfig()));
             assert_eq!(ask(&workloads, &[name]).await, Err(want.to_owned()));
         }
-        assert_eq!(workload.asked.load(Ordering::SeqCst), 5, "each was asked for once, and nothing else");
+        assert_eq!(workload.requests.load(Ordering::SeqCst), 5, "each was asked for once, and nothing else");
         let mut nobody = workload.kubeconfig();
         nobody["users"][0]["user"]["token"] = json!("another");
         script.get(SECRET, &[], secret("2", &nobody));
@@ -531,20 +531,24 @@ mod tests {
         let mut garbled = workload.kubeconfig();
         garbled["clusters"][0]["cluster"]["certificate-authority-data"] =
             json!(STANDARD.encode("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
-        let empty = Said::ok(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one-kubeconfig"}}));
-        for (said, want) in [
-            (Said::error(404, "NotFound"), "Secret ns/one-kubeconfig does not exist"),
-            (Said::error(401, "Unauthorized"), "Secret ns/one-kubeconfig cannot be read: scripted Unauthorized"),
-            (Said::error(403, "Forbidden"), "permission to read Secret ns/one-kubeconfig is missing"),
+        let empty =
+            ScriptedAnswer::ok(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one-kubeconfig"}}));
+        for (response, want) in [
+            (ScriptedAnswer::error(404, "NotFound"), "Secret ns/one-kubeconfig does not exist"),
+            (
+                ScriptedAnswer::error(401, "Unauthorized"),
+                "Secret ns/one-kubeconfig cannot be read: scripted Unauthorized",
+            ),
+            (ScriptedAnswer::error(403, "Forbidden"), "permission to read Secret ns/one-kubeconfig is missing"),
             (empty, "Secret ns/one-kubeconfig has no data `value`"),
             (secret("1", &exec), "is not used: exec is not allowed: external programs are not run"),
             (secret("2", &garbled), "is not used: invalid certificates, key or server name"),
         ] {
-            script.get(SECRET, &[], said);
+            script.get(SECRET, &[], response);
             let error = ask(&workloads, &["n1"]).await.unwrap_err();
             assert!(error.ends_with(want), "{error}");
         }
-        assert_eq!(workload.asked.load(Ordering::SeqCst), 0);
+        assert_eq!(workload.requests.load(Ordering::SeqCst), 0);
     }
 
     #[tokio::test]
@@ -565,7 +569,7 @@ mod tests {
         for secret in [TOKEN, &*STANDARD.encode(TOKEN), &STANDARD.encode(&workload.authority)] {
             assert!(!text.contains(secret), "{text}");
         }
-        assert_eq!(workload.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(workload.requests.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -607,7 +611,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_management_cluster_that_is_silent_is_not_waited_for() {
         let script = Script::default();
-        script.get(SECRET, &[], Said::Silence);
+        script.get(SECRET, &[], ScriptedAnswer::Silence);
         let started = Instant::now();
         let error = ask(&Workloads::new(script.client()), &["n1"]).await.unwrap_err();
         let want = "Secret ns/one-kubeconfig cannot be read: the API server did not answer in time";

@@ -283,7 +283,8 @@ impl ClassReconciler {
             self.leadership.may_write()?;
             match one.patch(&in_our_name(), &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    info!(class = %class.key(), kind = kind.kind, template = key.name, "Added a ClusterClass as owner of a template");
+                    info!(class = %class.key(), kind = kind.kind, template = key.name,
+                        "Added a ClusterClass as owner of a template");
                     return Ok(true);
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => {

@@ -4,7 +4,8 @@
 //! watches.rs: a watch for each kind that a step needs ───► store.rs: objects, and the steps that are due ─► queue
 //!                                                             ▲                                        │
 //!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
-//! workloads.rs: the API servers of workload clusters in this process; external_clusters.rs: those of other control planes
+//! workloads.rs: the API servers of workload clusters in this process
+//! external_clusters.rs: those of other control planes
 //! ```
 //!
 //! A step sees the responses to the writes of the steps before it, so that nothing is created twice while a watch lags.

@@ -21,8 +21,8 @@ impl LiveNames {
     /// The names for the current state of a Cluster, with the defaults of its variables, and of its class.
     pub fn for_cluster(cluster: &Cluster, class: &ClusterClass) -> Self {
         let (of_cluster, of_class) = (&cluster.metadata, &class.metadata);
-        let asked = digest(&SHA256, format!("{:?}", cluster.spec.topology).as_bytes());
-        LiveNames { seed: format!("{}/{}/{}/{asked:?}", of_cluster.uid, of_class.uid, of_class.generation) }
+        let topology = digest(&SHA256, format!("{:?}", cluster.spec.topology).as_bytes());
+        LiveNames { seed: format!("{}/{}/{}/{topology:?}", of_cluster.uid, of_class.uid, of_class.generation) }
     }
 }
 

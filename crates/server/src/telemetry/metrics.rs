@@ -1,5 +1,5 @@
-//! Metrics in the [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/) text format, all with the prefix
-//! `topologist_`. Names follow the [practices of Prometheus](https://prometheus.io/docs/practices/naming/).
+//! Metrics in the [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/) text format, all with the
+//! prefix `topologist_`. Names follow the [practices of Prometheus](https://prometheus.io/docs/practices/naming/).
 //!
 //! Labels come from fixed sets: kinds, operations, outcomes, rule ids. Names and messages never become labels.
 

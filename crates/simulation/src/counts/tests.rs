@@ -511,8 +511,10 @@ fn workers(name: &'static str, class: &'static str) -> impl Strategy<Value = Val
         json!({}),
         json!({}),
         json!({"rollout": {"strategy": {"type": "OnDelete"}}}),
-        json!({"rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}),
-        json!({"rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": "50%"}}}}),
+        json!({"rollout": {"strategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}),
+        json!({"rollout": {"strategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": "50%", "maxUnavailable": "50%"}}}}),
         json!({"rollout": {"after": PASSED}}),
         json!({"rollout": {"after": FUTURE}}),
     ];

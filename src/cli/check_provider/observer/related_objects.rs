@@ -8,7 +8,7 @@ use machines::lifecycle::dependents::is_controlled_by;
 use machines::provider_contract::ProviderRole;
 use machines::provider_contract::behavior::{RelatedObjects, Secret};
 use model::hub::naming::to_label_value;
-use model::hub::{GROUP, Object, ObjectKey, label, version_of};
+use model::hub::{GROUP, Object, ObjectKey, label, paths, version_of};
 use server::kubernetes::address::Resource;
 
 /// Reads the related objects of an object; unreadable ones are unknown.
@@ -33,7 +33,7 @@ pub(super) async fn look_around(client: &kube::Client, role: ProviderRole, objec
             around.secret = kubeconfig(client, namespace, &format!("{name}-kubeconfig")).await;
         }
         ProviderRole::BootstrapConfig => {
-            if let Some(name) = object.at("status.dataSecretName").and_then(Value::as_str) {
+            if let Some(name) = object.at(paths::bootstrap::DATA_SECRET).and_then(Value::as_str) {
                 around.secret = secret(client, namespace, name).await;
             }
         }
@@ -51,12 +51,11 @@ fn is_name(client: &kube::Client, namespace: &str, text: &str) -> bool {
 
 /// The name of the first owner of one of these kinds of Cluster API.
 fn owner(object: &Object, kinds: &[&str]) -> Option<String> {
-    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array)?;
     let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_one = |owner: &&Value| {
         text(owner, "apiVersion").starts_with(&format!("{GROUP}/")) && kinds.contains(&&*text(owner, "kind"))
     };
-    owners.iter().find(is_one).map(|owner| text(owner, "name"))
+    object.owner_references().iter().find(is_one).map(|owner| text(owner, "name"))
 }
 
 async fn get(client: &kube::Client, namespace: &str, kind: &'static str, name: &str) -> Option<Object> {

@@ -121,8 +121,8 @@ impl Forecast {
     /// Whether a forecast is what happened; in which order, if it is known at the time of the forecast.
     pub(super) fn is_right(&self, happened: &Changes, deletions: Option<&Deletions>) -> bool {
         match self {
-            Forecast::Says(said) => said == happened,
-            Forecast::Shows(said, order) => said == happened && deletions.is_none_or(|those| order.agree(those)),
+            Forecast::Says(message) => message == happened,
+            Forecast::Shows(message, order) => message == happened && deletions.is_none_or(|those| order.agree(those)),
             Forecast::Sums(replaced, removed, _) => {
                 let sum = |of: fn(&Change) -> u64| happened.values().map(of).sum::<u64>();
                 (*replaced, *removed) == (sum(|one| one.replaced), sum(|one| one.removed))

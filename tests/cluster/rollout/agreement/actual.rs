@@ -194,7 +194,8 @@ fn refers(object: &Value, kind: &str, name: &str) -> bool {
 fn differences(before: &Value, after: &Value) -> BTreeSet<String> {
     let part = |object: &Value| {
         let metadata = &object["metadata"];
-        json!({"metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]}, "spec": object["spec"]})
+        json!({"metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]},
+            "spec": object["spec"]})
     };
     let mut found = BTreeSet::new();
     leaves("", &part(before), &part(after), &mut found);

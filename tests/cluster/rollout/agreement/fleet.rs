@@ -200,13 +200,13 @@ impl Fleet {
             (HIDDEN, vec!["--from", &hidden, "--to", to]),
             ("live", vec!["--live", "--kubeconfig", &kubeconfig, "--to", to]),
         ];
-        let told = |(name, arguments): (&'static str, Vec<&str>)| {
+        let reported = |(name, arguments): (&'static str, Vec<&str>)| {
             let (code, plan) = plan(&arguments);
             assert!(matches!(code, 0 | 3 | 4 | 5), "{name}: exit {code}: {:#}", plan["errors"]);
             (name, (code, foreseen(&plan)))
         };
         std::thread::scope(|scope| {
-            let all = plans.map(|plan| scope.spawn(|| told(plan)));
+            let all = plans.map(|plan| scope.spawn(|| reported(plan)));
             all.into_iter().map(|plan| plan.join().unwrap()).collect()
         })
     }
@@ -254,13 +254,13 @@ impl Fleet {
     ) -> String {
         let mut wrong = String::new();
         for (name, (code, plan)) in plans {
-            let told: BTreeSet<&String> = self
+            let reported: BTreeSet<&String> = self
                 .places
                 .iter()
                 .filter(|(_, place)| place.is_told_by(name))
                 .map(|(namespace, _)| namespace)
                 .collect();
-            for (namespace, want) in happened.iter().filter(|(namespace, _)| told.contains(namespace)) {
+            for (namespace, want) in happened.iter().filter(|(namespace, _)| reported.contains(namespace)) {
                 let (edit, flavour) = (made[namespace], self.places[namespace].flavour);
                 let (mut found, mut want) = (plan.get(namespace).cloned().unwrap_or_default(), want.clone());
                 if flavour.has_others && [FILES, HIDDEN].contains(name) {
@@ -291,16 +291,16 @@ impl Fleet {
 /// The plan, and its exit code.
 fn plan(arguments: &[&str]) -> (i32, Value) {
     let run = || command(&["plan", "-o", "json", "--now", NOW]).args(arguments).output().unwrap();
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let mut output = run();
     for _ in 0..3 {
         // On a machine that is busy with other tests an API server may take longer than a plan waits.
-        if !said(&output).contains("the API server did not answer in time") {
+        if !message(&output).contains("the API server did not answer in time") {
             break;
         }
         output = run();
     }
     let code = output.status.code().unwrap();
     let plan = serde_json::from_slice(&output.stdout);
-    (code, plan.unwrap_or_else(|error| panic!("{arguments:?}: exit {code}, {error}: {}", said(&output))))
+    (code, plan.unwrap_or_else(|error| panic!("{arguments:?}: exit {code}, {error}: {}", message(&output))))
 }

@@ -32,12 +32,15 @@ impl Normaliser {
     pub(super) async fn start(kubernetes: &Kubernetes) -> Self {
         let (address, authority) = webhook::serve(Router::new().fallback(review)).await;
         let rule = json!({"apiGroups": ["infrastructure.topologist.dev", "bootstrap.topologist.dev",
-            "controlplane.topologist.dev"], "apiVersions": ["*"], "resources": ["*"], "operations": ["CREATE", "UPDATE"]});
+            "controlplane.topologist.dev"], "apiVersions": ["*"], "resources": ["*"],
+            "operations": ["CREATE", "UPDATE"]});
         let owned = json!({"matchExpressions": [{"key": "topology.cluster.x-k8s.io/owned", "operator": "Exists"}]});
-        let webhook = json!({"name": "normaliser.example.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        let webhook = json!({"name": "normaliser.example.test", "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
             "clientConfig": {"url": format!("https://{address}/"), "caBundle": STANDARD.encode(authority)},
             "namespaceSelector": {"matchLabels": {NORMALISES: "true"}}, "objectSelector": owned, "rules": [rule]});
-        let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": "normaliser"}, "webhooks": [webhook]});
         kubernetes.apply_yaml(&configuration.to_string()).await;
         Normaliser

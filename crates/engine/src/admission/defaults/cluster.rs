@@ -12,7 +12,7 @@ use super::{add, pointer};
 use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
-use model::hub::{Cluster, Kind, Topology};
+use model::hub::{Cluster, Kind, Topology, paths};
 use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
 use model::world::{Class, Found, World};
 use schema::field::{FieldError, Findings, Path};
@@ -115,7 +115,8 @@ impl RedactablePatch {
     }
 }
 
-/// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed (CL-D-002).
+/// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed
+/// (CL-D-002).
 fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
     let value = format!("v{}", topology.version);
     (!topology.version.starts_with('v')).then(|| add(&pointer("/spec/topology/version"), value.into()))
@@ -125,7 +126,7 @@ fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
 fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
         found.required(
-            Path::new("spec.topology.classRef.name"),
+            Path::new(paths::cluster::TOPOLOGY_CLASS_NAME),
             "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
         );
     }
@@ -142,7 +143,7 @@ fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, er
     }
     let Found::Yes(class) = world.class(&old_key) else { return };
     let Some(variables) = class.variables() else { return };
-    let list = Path::new("spec.topology.variables");
+    let list = Path::new(paths::cluster::TOPOLOGY_VARIABLES);
     let values = stored.variables.iter().enumerate();
     let places: BTreeMap<_, _> = values.map(|place| (list.key(&place.1.name).to_string(), place)).collect();
     for error in errors.iter_mut().filter(|error| error.rule == "VAR-V-004") {
@@ -158,8 +159,8 @@ fn explain_leftover_defaults(cluster: &Cluster, old: &Cluster, world: &World, er
             {"op": "remove", "path": entry},
         ]);
         error.detail = format!(
-            "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain it: \
-             change the class and remove the value in one JSON patch, with {patch}",
+            "{}; the value is the default of the variable in the old ClusterClass {:?}, so no file needs to contain \
+             it: change the class and remove the value in one JSON patch, with {patch}",
             error.detail, old_key.name
         );
     }
@@ -219,8 +220,8 @@ fn settle_within_budget(
 
 /// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
 ///
-/// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a list
-/// of one name belongs to a list of the same name (CL-D-008).
+/// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a
+/// list of one name belongs to a list of the same name (CL-D-008).
 fn settle_variables(
     topology: &Topology,
     old: Option<&Topology>,

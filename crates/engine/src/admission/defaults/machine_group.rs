@@ -7,7 +7,7 @@ use super::machine::{label_names_the_cluster, version_starts_with_v};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::machine_defaults::{DEFAULT_REPLICAS, MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE, replicas_within};
 use model::hub::naming::{decimal_integer, to_label_value};
-use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label};
+use model::hub::{Kind, MachineGroup, RollingUpdate, annotation, label, paths};
 use schema::field::{Findings, Path, RuleId};
 
 const REPLICAS: RuleId = "MA-28.3.1";
@@ -67,7 +67,7 @@ fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mu
     let [least, most] = [least, most].map(|(name, text)| {
         let number = decimal_integer(text).and_then(|number| i32::try_from(number).ok());
         if number.is_none() {
-            let path = Path::new("metadata.annotations").key(name);
+            let path = Path::new(paths::metadata::ANNOTATIONS).key(name);
             found.invalid(path, text, "must be a number of machines, from which replicas are derived");
         }
         number

@@ -12,7 +12,7 @@ use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
-use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation};
+use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation, paths};
 use model::variables::{self, CompiledVariables, ValueBudget};
 use model::world::World;
 use schema::budget::Stop;
@@ -128,7 +128,9 @@ impl<'a> ChangeOfVariables<'a> {
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
         // A patch whose variables are not discovered yet may define any variable.
         let known = |(patch, extension): (&Patch, &ExternalPatch)| {
-            old.spec.discovering_patches().any(|(other, asked)| other.name == patch.name && asked == extension)
+            old.spec
+                .discovering_patches()
+                .any(|(former, former_extension)| former.name == patch.name && former_extension == extension)
         };
         let mut between = Self::between(before, &expected, change.world)?;
         if !change.new.spec.discovering_patches().all(known) {
@@ -240,7 +242,7 @@ fn removed(name: &str, clusters: &[String]) -> FieldError {
     FieldError {
         rule: "DEC-1",
         kind: ErrorKind::Forbidden,
-        path: Path::new("spec.variables"),
+        path: Path::new(paths::cluster_class::VARIABLES),
         value: ErrorValue::NOTHING,
         detail,
     }

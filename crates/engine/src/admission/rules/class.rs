@@ -12,7 +12,7 @@ use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use golang::version::{BuildOrder, KubeVersion};
-use model::hub::{ClusterClass, Kind};
+use model::hub::{ClusterClass, Kind, paths};
 use model::wire::Reference;
 use model::world::World;
 use schema::field::{ErrorValue, Findings, Path, RuleId, a_few};
@@ -173,7 +173,8 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
             found.invalid(path, "", format!("the ClusterClass {exceeded}, as before, and becomes larger; {SMALLER}"));
         }
         _ => found.warn(format!(
-            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version nor variables"
+            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version \
+             nor variables"
         )),
     }
     found.add_errors(wrong);
@@ -224,19 +225,27 @@ fn classes_are_switched_on(change: &ClassChange<'_>, found: &mut Findings) {
 /// Every template reference can be followed (CC-V-002).
 fn template_references_are_complete(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
-    shared::template_reference(&spec.infrastructure.template_ref, &Path::new("spec.infrastructure"), found);
-    shared::template_reference(&spec.control_plane.template_ref, &Path::new("spec.controlPlane"), found);
+    shared::template_reference(
+        &spec.infrastructure.template_ref,
+        &Path::new(paths::cluster_class::INFRASTRUCTURE),
+        found,
+    );
+    shared::template_reference(
+        &spec.control_plane.template_ref,
+        &Path::new(paths::cluster_class::CONTROL_PLANE),
+        found,
+    );
     if spec.has_control_plane_machines() {
-        let path = Path::new("spec.controlPlane.machineInfrastructure");
+        let path = Path::new(paths::cluster_class::CONTROL_PLANE_MACHINES);
         shared::template_reference(&spec.control_plane.machine_infrastructure.template_ref, &path, found);
     }
     for (i, class) in spec.workers.machine_deployments.iter().enumerate() {
-        let path = Path::new("spec.workers.machineDeployments").index(i).child("template");
+        let path = Path::new(paths::cluster_class::MACHINE_DEPLOYMENTS).index(i).child("template");
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
     }
     for (i, class) in spec.workers.machine_pools.iter().enumerate() {
-        let path = Path::new("spec.workers.machinePools").index(i).child("template");
+        let path = Path::new(paths::cluster_class::MACHINE_POOLS).index(i).child("template");
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
     }
@@ -262,13 +271,13 @@ fn references_stay_in_the_namespace_of_the_class(change: &ClassChange<'_>, found
 /// No two machine deployment classes share a name (CC-V-010).
 fn machine_deployment_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_deployments.iter().map(|class| &*class.class);
-    unique(names, &Path::new("spec.workers.machineDeployments"), found);
+    unique(names, &Path::new(paths::cluster_class::MACHINE_DEPLOYMENTS), found);
 }
 
 /// No two machine pool classes share a name (CC-V-011).
 fn machine_pool_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_pools.iter().map(|class| &*class.class);
-    unique(names, &Path::new("spec.workers.machinePools"), found);
+    unique(names, &Path::new(paths::cluster_class::MACHINE_POOLS), found);
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a str>, path: &Path, found: &mut Findings) {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::admission::AdmissionSettings;
-use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition};
+use model::hub::{ClusterClass, ClusterClassSpec, Patch, VariableDefinition, paths};
 use model::wire::Reference;
 use model::world::World;
 use schema::field::Path;
@@ -58,9 +58,9 @@ pub(super) fn control_plane_health_check() -> Path {
 }
 
 pub(super) fn machine_deployment(class: &str) -> Path {
-    Path::new("spec.workers.machineDeployments").key(class)
+    Path::new(paths::cluster_class::MACHINE_DEPLOYMENTS).key(class)
 }
 
 pub(super) fn machine_pool(class: &str) -> Path {
-    Path::new("spec.workers.machinePools").key(class)
+    Path::new(paths::cluster_class::MACHINE_POOLS).key(class)
 }

@@ -7,7 +7,7 @@ use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::label_value_faults;
-use model::hub::{Cluster, Kind, NetworkRanges, annotation};
+use model::hub::{Cluster, Kind, NetworkRanges, annotation, paths};
 use model::world::World;
 use schema::field::{Findings, Path, Warning};
 
@@ -68,7 +68,7 @@ fn name_is_a_label_value(change: &ClusterChange<'_>, found: &mut Findings) {
     let name = &change.new.metadata.name;
     for fault in label_value_faults(name) {
         found.invalid(
-            Path::new("metadata.name"),
+            Path::new(paths::metadata::NAME),
             &**name,
             format!("the name of a Cluster is a label value, which {fault}"),
         );
@@ -86,7 +86,7 @@ fn infrastructure_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Find
     if change.old.is_some_and(|old| old.spec.infrastructure_ref.is_defined())
         && !change.new.spec.infrastructure_ref.is_defined()
     {
-        found.forbidden(Path::new("spec.infrastructureRef"), "cannot be removed");
+        found.forbidden(Path::new(paths::INFRASTRUCTURE_REF), "cannot be removed");
     }
 }
 
@@ -103,7 +103,7 @@ fn control_plane_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findi
     if change.old.is_some_and(|old| old.spec.control_plane_ref.is_defined())
         && !change.new.spec.control_plane_ref.is_defined()
     {
-        found.forbidden(Path::new("spec.controlPlaneRef"), "cannot be removed");
+        found.forbidden(Path::new(paths::cluster::CONTROL_PLANE_REF), "cannot be removed");
     }
 }
 
@@ -120,7 +120,7 @@ fn service_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findin
 /// A topology is never removed, regardless of feature gates (CL-V-007).
 fn topology_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.topology().is_some()) && change.new.topology().is_none() {
-        found.forbidden(Path::new("spec.topology"), "cannot be removed from an existing Cluster");
+        found.forbidden(Path::new(paths::cluster::TOPOLOGY), "cannot be removed from an existing Cluster");
     }
 }
 

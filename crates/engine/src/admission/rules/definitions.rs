@@ -9,7 +9,7 @@ use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::{AdmissionSettings, ListedRule};
 use golang::json::decode;
-use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
+use model::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition, paths};
 use model::world::World;
 use schema::field::{Findings, Path, join};
 use schema::openapi::{self, Breach, SchemaAllowance, SchemaDefinition};
@@ -172,8 +172,8 @@ pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, foun
         let path = path(variable).child("schema.openAPIV3Schema");
         if root.r#type == "array" && !root.validations.is_empty() {
             found.warn(format!(
-                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable an \
-                 object with the array in it"
+                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable \
+                 an object with the array in it"
             ));
         } else {
             no_transition_rules_of_arrays(root, &path, found);
@@ -194,5 +194,5 @@ fn no_transition_rules_of_arrays(node: &SchemaDefinition, path: &Path, found: &m
 }
 
 fn path(variable: &VariableDefinition) -> Path {
-    Path::new("spec.variables").key(&variable.name)
+    Path::new(paths::cluster_class::VARIABLES).key(&variable.name)
 }

@@ -10,7 +10,7 @@ use super::class_change::{ClassChange, control_plane_health_check, machine_deplo
 use super::shared;
 use crate::admission::ListedRule;
 use crate::admission::rule::{Rule, listed, rules, run};
-use model::hub::{Cluster, ClusterClass, ClusterClassSpec, Kind, compatibility};
+use model::hub::{Cluster, ClusterClass, ClusterClassSpec, Kind, compatibility, paths};
 use schema::field::{Findings, Path, RuleId};
 
 /// A class that is updated, with the Clusters that use it.
@@ -82,7 +82,7 @@ fn machine_deployment_classes_in_use_stay(change: &DependentsChange<'_>, found: 
         let entries = &cluster.spec.topology.workers.machine_deployments;
         entries.iter().filter(|entry| entry.class == class).count()
     };
-    classes_in_use_stay(change, names, used, "spec.workers.machineDeployments", found);
+    classes_in_use_stay(change, names, used, paths::cluster_class::MACHINE_DEPLOYMENTS, found);
 }
 
 /// A machine pool class that a Cluster uses is not removed (CC-V-112).
@@ -94,7 +94,7 @@ fn machine_pool_classes_in_use_stay(change: &DependentsChange<'_>, found: &mut F
         let entries = &cluster.spec.topology.workers.machine_pools;
         entries.iter().filter(|entry| entry.class == class).count()
     };
-    classes_in_use_stay(change, names, used, "spec.workers.machinePools", found);
+    classes_in_use_stay(change, names, used, paths::cluster_class::MACHINE_POOLS, found);
 }
 
 /// Reports every use of a removed class, once for each entry of a topology.

@@ -6,7 +6,7 @@ use super::topology_change::ClassifiedChange;
 use crate::admission::ListedRule;
 use model::hub::{
     Cluster, ClusterClassSpec, GROUP, HealthCheck, Kind, MachineDeploymentTopology, NameParts, NameSubject, label,
-    name_from,
+    name_from, paths,
 };
 use model::world::{Found, Selection, World};
 use schema::field::{Findings, Path, RuleId};
@@ -33,7 +33,8 @@ fn generated_names_differ(change: &ClassifiedChange<'_>, found: &mut Findings) {
             let Some(first) = seen.insert(&one.name, one) else { continue };
             if is_conflict(old, &list, [first, one], change.change.world) {
                 let detail = format!(
-                    "{} {:?} and {:?} both get the name {:?}: the naming template of ClusterClass {} must use .random or .{}.topologyName",
+                    "{} {:?} and {:?} both get the name {:?}: the naming template of ClusterClass {} must use .random \
+                     or .{}.topologyName",
                     list.kind, first.topology_name, one.topology_name, one.name, change.key, list.variable
                 );
                 found.invalid(list.path.key(one.topology_name).child("name"), one.topology_name, detail);
@@ -70,7 +71,7 @@ impl<'a> NameList<'a> {
             kind: "MachineDeployments",
             label: label::DEPLOYMENT_NAME,
             variable: "machineDeployment",
-            path: Path::new("spec.topology.workers.machineDeployments"),
+            path: Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS),
             names: names.collect(),
         }
     }
@@ -86,7 +87,7 @@ impl<'a> NameList<'a> {
             kind: "MachinePools",
             label: label::POOL_NAME,
             variable: "machinePool",
-            path: Path::new("spec.topology.workers.machinePools"),
+            path: Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS),
             names: names.collect(),
         }
     }
@@ -163,10 +164,10 @@ fn health_checks_are_not_shared(change: &ClassifiedChange<'_>, old: Option<&Clus
         let named = NameSubject::MachineDeployment(&entry.name);
         let is_same = fixed_name(&class.naming.template, named, cluster).as_ref() == Some(&name);
         if is_same && (of_control_plane || is_checked(&entry.health_check, &class.health_check)) {
-            let path = Path::new("spec.topology.workers.machineDeployments").key(&entry.name).child("name");
+            let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&entry.name).child("name");
             let detail = format!(
-                "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change a naming \
-                 template of ClusterClass {}",
+                "gets the name {name:?}, as the control plane does, so both would have one MachineHealthCheck; change \
+                 a naming template of ClusterClass {}",
                 change.key
             );
             found.invalid(path, &*entry.name, detail);

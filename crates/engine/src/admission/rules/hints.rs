@@ -122,7 +122,8 @@ mod tests {
             (
                 "{{ $size }}",
                 Functions::Sprig,
-                "a variable with $ is declared before, and in the same block; those of the ClusterClass are read with a dot",
+                "a variable with $ is declared before, and in the same block; those of the ClusterClass are read with \
+                 a dot",
             ),
             ("{{ zyx }}", Functions::Sprig, ""),
         ] {

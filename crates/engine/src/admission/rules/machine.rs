@@ -4,7 +4,7 @@ use super::shared;
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use golang::version::KubeVersion;
-use model::hub::{Kind, Machine, MachineSpec, label};
+use model::hub::{Kind, Machine, MachineSpec, label, paths};
 use schema::field::{Findings, Path, RuleId};
 
 /// A Machine that is created (`old` is `None`) or updated.
@@ -59,18 +59,18 @@ fn cluster_name_never_changes(change: &MachineChange<'_>, found: &mut Findings) 
 }
 
 fn version_is_one_of_kubernetes(change: &MachineChange<'_>, found: &mut Findings) {
-    version(&change.new.spec, Path::new("spec.version"), found);
+    version(&change.new.spec, Path::new(paths::VERSION), found);
 }
 
 fn taints_may_be_set(change: &MachineChange<'_>, found: &mut Findings) {
     let is_of_control_plane = change.new.metadata.labels.contains_key(label::CONTROL_PLANE);
-    taints(&change.new.spec, is_of_control_plane, &Path::new("spec.taints"), change.settings, found);
+    taints(&change.new.spec, is_of_control_plane, &Path::new(paths::TAINTS), change.settings, found);
 }
 
 /// The Cluster of an object never changes (MA-28.1.5).
 pub(super) fn cluster_name_is_that_of(old: Option<&str>, new: &str, found: &mut Findings) {
     if old.is_some_and(|old| old != new) {
-        found.forbidden(Path::new("spec.clusterName"), "cannot be changed");
+        found.forbidden(Path::new(paths::CLUSTER_NAME), "cannot be changed");
     }
 }
 

@@ -4,7 +4,7 @@ use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{AdmissionSettings, ListedRule, Verdict};
 use model::hub::naming::{label_value_faults, subdomain_faults};
-use model::hub::{Kind, MachineGroup, NameSubject, annotation, name_from};
+use model::hub::{Kind, MachineGroup, NameSubject, annotation, name_from, paths};
 use schema::field::{Findings, Path};
 
 /// A group that is created (`old` is `None`) or updated.
@@ -73,19 +73,19 @@ fn cluster_name_never_changes(change: &MachineGroupChange<'_>, found: &mut Findi
 }
 
 fn version_is_one_of_kubernetes(change: &MachineGroupChange<'_>, found: &mut Findings) {
-    machine::version(&change.new.spec.template.spec, Path::new("spec.template.spec.version"), found);
+    machine::version(&change.new.spec.template.spec, Path::new(paths::worker::VERSION), found);
 }
 
 /// Machines of groups are workers.
 fn taints_may_be_set(change: &MachineGroupChange<'_>, found: &mut Findings) {
-    let path = Path::new("spec.template.spec.taints");
+    let path = Path::new(paths::worker::TAINTS);
     machine::taints(&change.new.spec.template.spec, false, &path, change.settings, found);
 }
 
 /// A group selects the machines that it creates, but not all machines.
 fn selector_selects_the_template(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    let path = Path::new("spec.selector");
+    let path = Path::new(paths::worker::SELECTOR);
     if spec.selector.is_empty() {
         return found.required(path, "no default selector is set for an object without a name; set matchLabels");
     }
@@ -94,7 +94,7 @@ fn selector_selects_the_template(change: &MachineGroupChange<'_>, found: &mut Fi
         Ok(false) => {
             let labels: serde_json::Value = spec.template.metadata.labels.iter().collect();
             found.invalid(
-                Path::new("spec.template.metadata.labels"),
+                Path::new(paths::worker::MACHINE_LABELS),
                 labels,
                 "must be labels that spec.selector selects",
             );
@@ -107,7 +107,7 @@ fn selector_selects_the_template(change: &MachineGroupChange<'_>, found: &mut Fi
 fn clusters_are_the_same(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let (own, of_machines) = (&change.new.spec.cluster_name, &change.new.spec.template.spec.cluster_name);
     if own != of_machines {
-        let path = Path::new("spec.template.spec.clusterName");
+        let path = Path::new(paths::worker::MACHINE_CLUSTER_NAME);
         found.invalid(path, &**of_machines, format!("must be {own:?}, as in spec.clusterName"));
     }
 }
@@ -118,7 +118,7 @@ fn machines_can_be_named(change: &MachineGroupChange<'_>, found: &mut Findings) 
     if template.is_empty() {
         return;
     }
-    let path = Path::new("spec.machineNaming.template");
+    let path = Path::new(paths::MACHINE_NAMING);
     if !has_random_part(template) {
         found.invalid(path.clone(), template, "must contain {{ .random }}, which makes machine names unique");
     }
@@ -152,7 +152,7 @@ fn preflight_checks_are_known(change: &MachineGroupChange<'_>, found: &mut Findi
     let Some(list) = change.new.metadata.annotations.get(annotation::SKIP_PREFLIGHT_CHECKS) else { return };
     let unknown = list.split(',').map(str::trim).filter(|name| !name.is_empty() && !PREFLIGHT_CHECKS.contains(name));
     for name in unknown {
-        let path = Path::new("metadata.annotations").key(annotation::SKIP_PREFLIGHT_CHECKS);
+        let path = Path::new(paths::metadata::ANNOTATIONS).key(annotation::SKIP_PREFLIGHT_CHECKS);
         found.invalid(path, name, format!("is not a preflight check; known checks: {}", PREFLIGHT_CHECKS.join(", ")));
     }
 }
@@ -162,7 +162,7 @@ fn name_is_a_label_value(change: &MachineGroupChange<'_>, found: &mut Findings) 
     let name = &change.new.metadata.name;
     for fault in label_value_faults(name) {
         let detail = format!("the name of a MachineDeployment is a label value, which {fault}");
-        found.invalid(Path::new("metadata.name"), &**name, detail);
+        found.invalid(Path::new(paths::metadata::NAME), &**name, detail);
     }
 }
 

@@ -6,7 +6,7 @@ use super::hints;
 use crate::admission::ListedRule;
 use golang::template::{Functions, Template};
 use model::hub::naming::subdomain_faults;
-use model::hub::{Kind, NameParts, NameSubject, name_from};
+use model::hub::{Kind, NameParts, NameSubject, name_from, paths};
 use schema::field::{Findings, Path};
 
 /// Placeholder for the name of the Cluster.
@@ -27,8 +27,18 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
 /// Naming templates make names (CC-V-040, NAM-07).
 pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    makes_names(&spec.infrastructure.naming.template, NameSubject::Cluster, &Path::new("spec.infrastructure"), found);
-    makes_names(&spec.control_plane.naming.template, NameSubject::Cluster, &Path::new("spec.controlPlane"), found);
+    makes_names(
+        &spec.infrastructure.naming.template,
+        NameSubject::Cluster,
+        &Path::new(paths::cluster_class::INFRASTRUCTURE),
+        found,
+    );
+    makes_names(
+        &spec.control_plane.naming.template,
+        NameSubject::Cluster,
+        &Path::new(paths::cluster_class::CONTROL_PLANE),
+        found,
+    );
     for class in &spec.workers.machine_deployments {
         let named = NameSubject::MachineDeployment("mdtopology");
         makes_names(&class.naming.template, named, &machine_deployment(&class.class), found);
@@ -54,7 +64,8 @@ fn hint(template: &str, named: NameSubject<'_>) -> String {
     hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }
 
-/// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry of its topology.
+/// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry
+/// of its topology.
 fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, found: &mut Findings) {
     let Some(parts) = NameParts::from_template(template, named).filter(|parts| !parts.random) else { return };
     let (kind, variable) = match named {

@@ -12,6 +12,7 @@ use golang::template::{Functions, Template};
 use model::hub::naming::{decimal_integer, label_key_faults};
 use model::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
+    paths,
 };
 use schema::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
 use schema::openapi::SchemaAllowance;
@@ -55,7 +56,7 @@ pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings)
     let scope = PatchScope::new(spec, &change.allowance);
     let mut names = BTreeSet::new();
     for (i, entry) in spec.patches.iter().enumerate().filter(|(_, entry)| !change.knows_patch(entry)) {
-        let path = Path::new("spec.patches").index(i);
+        let path = Path::new(paths::cluster_class::PATCHES).index(i);
         name_is_usable(entry, &mut names, &path.child("name"), found);
         if !entry.enabled_if.is_empty() {
             template_is_usable("PAT-004", &entry.enabled_if, &scope, &path.child("enabledIf"), found);
@@ -311,7 +312,8 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path
             let meant = found.is_worth_warnings().then(|| closest(name, known)).flatten();
             let hint = meant.map(|meant| format!("; the closest one is .{meant}")).unwrap_or_default();
             found.warn(format!(
-                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>{hint}"
+                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no \
+                 value>{hint}"
             ));
         }
     });

@@ -1,4 +1,5 @@
-//! Topologies that are added to existing Clusters, and topologies that change their class (CL-V-060 to CL-V-062, DEC-25).
+//! Topologies that are added to existing Clusters, and topologies that change their class (CL-V-060 to CL-V-062,
+//! DEC-25).
 
 use super::topology_change::{ClassifiedChange, class};
 use crate::admission::ListedRule;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::class_change;
 use model::hub::naming::{dns_label_faults, group_version_faults, kind_faults, subdomain_faults};
-use model::hub::{Cluster, ClusterClass, ContractRef, MachineHealthCheck, Remediation, TemplateRef};
+use model::hub::{Cluster, ClusterClass, ContractRef, MachineHealthCheck, Remediation, TemplateRef, paths};
 use schema::field::{Findings, Path, RuleId, shortened};
 
 pub(super) const RULE: RuleId = "DEC-45";
@@ -115,18 +115,18 @@ impl<'a> ReferenceFaults<'a> {
 /// The references of a class: its templates, and those of remediation.
 pub(super) fn malformed_in_class(class: &ClusterClass) -> Vec<MalformedReference<'_>> {
     let (spec, mut parts) = (&class.spec, ReferenceFaults::default());
-    parts.template(&spec.infrastructure.template_ref, &Path::new("spec.infrastructure"));
-    parts.template(&spec.control_plane.template_ref, &Path::new("spec.controlPlane"));
+    parts.template(&spec.infrastructure.template_ref, &Path::new(paths::cluster_class::INFRASTRUCTURE));
+    parts.template(&spec.control_plane.template_ref, &Path::new(paths::cluster_class::CONTROL_PLANE));
     let machines = &spec.control_plane.machine_infrastructure.template_ref;
-    parts.template(machines, &Path::new("spec.controlPlane.machineInfrastructure"));
+    parts.template(machines, &Path::new(paths::cluster_class::CONTROL_PLANE_MACHINES));
     let workers = &spec.workers;
     for (i, class) in workers.machine_deployments.iter().enumerate() {
-        let path = Path::new("spec.workers.machineDeployments").index(i).child("template");
+        let path = Path::new(paths::cluster_class::MACHINE_DEPLOYMENTS).index(i).child("template");
         parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
         parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
     }
     for (i, class) in workers.machine_pools.iter().enumerate() {
-        let path = Path::new("spec.workers.machinePools").index(i).child("template");
+        let path = Path::new(paths::cluster_class::MACHINE_POOLS).index(i).child("template");
         parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
         parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
     }
@@ -141,16 +141,17 @@ pub(super) fn malformed_in_class(class: &ClusterClass) -> Vec<MalformedReference
 /// The references of a Cluster: its infrastructure and control plane, its class, and templates of remediation.
 pub(super) fn malformed_in_cluster(cluster: &Cluster) -> Vec<MalformedReference<'_>> {
     let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, ReferenceFaults::default());
-    parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");
-    parts.contract(&spec.control_plane_ref, "spec.controlPlaneRef");
-    parts.note(ReferencePart::Name, &topology.class_ref.name, || Path::new("spec.topology.classRef.name"));
+    parts.contract(&spec.infrastructure_ref, paths::INFRASTRUCTURE_REF);
+    parts.contract(&spec.control_plane_ref, paths::cluster::CONTROL_PLANE_REF);
+    parts.note(ReferencePart::Name, &topology.class_ref.name, || Path::new(paths::cluster::TOPOLOGY_CLASS_NAME));
     parts.note(ReferencePart::Namespace, &topology.class_ref.namespace, || {
-        Path::new("spec.topology.classRef.namespace")
+        Path::new(paths::cluster::TOPOLOGY_CLASS_NAMESPACE)
     });
     let control_plane = || Path::new("spec.topology.controlPlane.healthCheck");
     parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
     for deployment in &topology.workers.machine_deployments {
-        let path = || Path::new("spec.topology.workers.machineDeployments").key(&deployment.name).child("healthCheck");
+        let path =
+            || Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&deployment.name).child("healthCheck");
         parts.remediation(&deployment.health_check.remediation, path);
     }
     parts.0

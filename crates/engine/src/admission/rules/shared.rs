@@ -4,10 +4,11 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use crate::admission::AdmissionSettings;
+use model::hub::contract::cloned_kind;
 use model::hub::naming::{decimal_integer, is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
     Cluster, ClusterClassSpec, HealthCheck, IntOrString, RolloutStrategy, Taint, TemplateRef, TopologyMetadata,
-    annotation,
+    annotation, paths,
 };
 use schema::field::{Findings, Path, RuleId};
 
@@ -44,7 +45,7 @@ pub(super) fn template_reference(reference: &TemplateRef, holder: &Path, found: 
         }
     });
     found.run("TRF-002", |found| {
-        if reference.kind.len() <= "Template".len() || !reference.kind.ends_with("Template") {
+        if cloned_kind(&reference.kind).is_none_or(str::is_empty) {
             found.invalid(
                 path.child("kind"),
                 &*reference.kind,
@@ -183,7 +184,7 @@ pub(super) fn autoscaled_replicas(
 ) {
     for deployment in &cluster.spec.topology.workers.machine_deployments {
         let Some(replicas) = deployment.replicas else { continue };
-        let path = Path::new("spec.topology.workers.machineDeployments").key(&deployment.name).child("replicas");
+        let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&deployment.name).child("replicas");
         if is_autoscaled(&deployment.metadata) {
             let detail =
                 format!("leave replicas to the autoscaler, whose annotations this machine deployment has{whose}");
@@ -205,8 +206,8 @@ pub(super) fn whose(cluster: &Cluster) -> String {
 
 /// The sizes of an autoscaler that are no integers, or a maximum below the minimum (DEC-72).
 ///
-/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of the
-/// metadata. Sizes that are stored already are left alone, so that other fields can be changed.
+/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of
+/// the metadata. Sizes that are stored already are left alone, so that other fields can be changed.
 pub(super) fn autoscaler_sizes<'a>(
     workers: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
     before: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,

@@ -10,7 +10,7 @@ use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use golang::version::KubeVersion;
 use model::hub::naming::decimal_integer;
-use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
+use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation, paths};
 use model::world::{Class, Found, is_settled};
 use schema::field::{Findings, Path, RuleId, a_few};
 
@@ -131,8 +131,10 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
         return;
     }
     let spec = &change.new.spec;
-    let references =
-        [("spec.infrastructureRef", &spec.infrastructure_ref), ("spec.controlPlaneRef", &spec.control_plane_ref)];
+    let references = [
+        (paths::INFRASTRUCTURE_REF, &spec.infrastructure_ref),
+        (paths::cluster::CONTROL_PLANE_REF, &spec.control_plane_ref),
+    ];
     for (path, _) in references.into_iter().filter(|(_, reference)| reference.is_defined()) {
         if change.settings.refuse_refs_with_topology {
             found
@@ -223,7 +225,7 @@ fn taints_may_be_set(change: &TopologyChange<'_>, found: &mut Findings) {
 fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found: &mut Findings) {
     let Some(text) = change.new.annotation(annotation::UPGRADE_CONCURRENCY) else { return };
     if decimal_integer(text).is_none_or(|number| number < 1) {
-        let path = Path::new("metadata.annotations").child(annotation::UPGRADE_CONCURRENCY);
+        let path = Path::new(paths::metadata::ANNOTATIONS).child(annotation::UPGRADE_CONCURRENCY);
         found.invalid(path, text, "must be an integer of at least 1");
     }
 }
@@ -233,10 +235,12 @@ fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings)
     let key = lookup.key;
     match lookup.answer {
         Found::Absent => found.warn(format!(
-            "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this Cluster is used"
+            "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this \
+             Cluster is used"
         )),
         Found::Yes(class) if !is_settled(class) => found.warn(format!(
-            "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of the ClusterClass"
+            "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of the \
+             ClusterClass"
         )),
         Found::Yes(_) | Found::Unreadable(_) | Found::NotAsked => {}
     }
@@ -246,8 +250,8 @@ fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings)
 fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
     if let Found::Unreadable(reason) = answer {
         found.warn(format!(
-            "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not checked against \
-             the ClusterClass"
+            "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not \
+             checked against the ClusterClass"
         ));
     }
 }
@@ -300,14 +304,14 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
 fn machine_deployments_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_deployments.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_deployments.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::new("spec.topology.workers.machineDeployments"), &classes, change.key, found);
+    workers(entries, &Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS), &classes, change.key, found);
 }
 
 /// Each machine pool has an existing class and a unique name (CL-V-057).
 fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let classes: Vec<&str> = change.class.spec.workers.machine_pools.iter().map(|class| &*class.class).collect();
     let entries = change.change.topology.workers.machine_pools.iter().map(|entry| (&*entry.class, &*entry.name));
-    workers(entries, &Path::new("spec.topology.workers.machinePools"), &classes, change.key, found);
+    workers(entries, &Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS), &classes, change.key, found);
 }
 
 /// Each machine pool without replicas has as many machines as its autoscaler keeps, or as before (DEC-114).
@@ -402,17 +406,17 @@ fn machine_deployment_health_checks_can_work(change: &ClassifiedChange<'_>, foun
 }
 
 fn topology() -> Path {
-    Path::new("spec.topology")
+    Path::new(paths::cluster::TOPOLOGY)
 }
 
 fn control_plane() -> Path {
-    Path::new("spec.topology.controlPlane")
+    Path::new(paths::cluster::TOPOLOGY_CONTROL_PLANE)
 }
 
 fn machine_deployment(name: &str) -> Path {
-    Path::new("spec.topology.workers.machineDeployments").key(name)
+    Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(name)
 }
 
 fn machine_pool(name: &str) -> Path {
-    Path::new("spec.topology.workers.machinePools").key(name)
+    Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(name)
 }

@@ -1,7 +1,7 @@
 //! The change of a topology in a review, and paths in a topology.
 
 use crate::admission::AdmissionSettings;
-use model::hub::{Cluster, ClusterClass, ObjectKey, Topology};
+use model::hub::{Cluster, ClusterClass, ObjectKey, Topology, paths};
 use model::world::World;
 use schema::field::Path;
 
@@ -27,5 +27,5 @@ pub(super) fn class() -> Path {
 }
 
 pub(super) fn version_path() -> Path {
-    Path::new("spec.topology.version")
+    Path::new(paths::cluster::TOPOLOGY_VERSION)
 }

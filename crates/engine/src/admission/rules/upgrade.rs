@@ -14,9 +14,9 @@ use std::sync::Arc;
 use super::topology_change::version_path;
 use crate::admission::ListedRule;
 use golang::version::{KubeVersion, without_build};
-use model::hub::contract::{definition_name, newest_version};
+use model::hub::contract::{cloned_kind, definition_name, newest_version};
 use model::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
-use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType, label, paths};
 use model::world::{Found, Nodes, NodesOf, Selection, World};
 use schema::field::{Findings, RuleId, enumerated, shortened};
 
@@ -69,14 +69,6 @@ pub(super) fn listed_rules() -> impl Iterator<Item = ListedRule> {
     .into_iter()
     .map(|(id, name)| ListedRule { id, name, kind: Some(Kind::Cluster) })
 }
-
-/// Labels of the objects that belong to the topology of a Cluster.
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-const OWNED: &str = "topology.cluster.x-k8s.io/owned";
-
-/// The path of the version of machine deployments and machine pools.
-const TEMPLATE_VERSION: &str = "spec.template.spec.version";
-const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
 /// A change of a topology's version.
 pub(super) struct Upgrade<'a> {
@@ -155,7 +147,7 @@ fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Chec
 impl Upgrade<'_> {
     fn control_plane(&self) -> CheckResult {
         let object = self.control_plane_object()?;
-        let wanted = version_at(&object, "spec.version").map_err(|unclear| halt(CONTROL_PLANE, unclear))?;
+        let wanted = version_at(&object, paths::VERSION).map_err(|unclear| halt(CONTROL_PLANE, unclear))?;
         let name = object.reference();
         if wanted != *self.from {
             let text = format!("{name} has not been moved to {} yet: its spec.version is {wanted}", self.from);
@@ -225,7 +217,7 @@ impl Upgrade<'_> {
             return self.world.held(&reference.api_group, &reference.kind, &key);
         }
         let template = &self.class.spec.control_plane.template_ref;
-        let kind = template.kind.strip_suffix("Template")?;
+        let kind = cloned_kind(&template.kind)?;
         let selection = Selection { api_version: template.api_version.clone(), ..self.selection(kind, self.labels()) };
         match self.world.list(&selection) {
             Found::Yes(objects) => objects.into_iter().next(),
@@ -237,8 +229,8 @@ impl Upgrade<'_> {
         let mut upgrading = Upgrading::new("MachineDeployment");
         let mut is_asked = true;
         for deployment in self.owned("MachineDeployment", DEPLOYMENTS)? {
-            let version =
-                version_at(&deployment, TEMPLATE_VERSION).map_err(|unclear| halt(DEPLOYMENT_VERSIONS, unclear))?;
+            let version = version_at(&deployment, paths::worker::VERSION)
+                .map_err(|unclear| halt(DEPLOYMENT_VERSIONS, unclear))?;
             if version != *self.from {
                 upgrading.note(deployment.name(), DEPLOYMENT_VERSIONS);
                 continue;
@@ -304,7 +296,7 @@ impl Upgrade<'_> {
     ) -> CheckResult<Vec<(&'p Arc<Object>, Vec<String>)>> {
         let mut settled = Vec::new();
         for pool in pools {
-            let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
+            let version = version_at(pool, paths::worker::VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
             if version == *self.from {
                 settled.push((pool, nodes_of(pool).map_err(|reason| halt(NODES, reason))?));
             } else {
@@ -322,7 +314,7 @@ impl Upgrade<'_> {
 
     /// The labels of the topology's objects.
     fn labels(&self) -> BTreeMap<String, String> {
-        let labels = [(CLUSTER_NAME, &*self.old.metadata.name), (OWNED, "")];
+        let labels = [(label::CLUSTER_NAME, &*self.old.metadata.name), (label::OWNED, "")];
         labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
     }
 
@@ -373,24 +365,24 @@ enum FieldFault {
     NoNode(ObjectRef),
 }
 
-/// Whether a Machine has another version than its deployment, as text, or its kubelet another one without build metadata
-/// (UPG-014, DEC-71).
+/// Whether a Machine has another version than its deployment, as text, or its kubelet another one without build
+/// metadata (UPG-014, DEC-71).
 fn is_behind(machine: &Object, deployment: &Object) -> Result<bool, FieldFault> {
     let text = |object: &Object, path| -> Result<Option<String>, WrongType> {
         Ok(object.text(path)?.filter(|text| !text.is_empty()).map(str::to_owned))
     };
-    let wanted = text(deployment, TEMPLATE_VERSION)?;
-    let version = text(machine, "spec.version")?;
+    let wanted = text(deployment, paths::worker::VERSION)?;
+    let version = text(machine, paths::VERSION)?;
     let version = version.ok_or_else(|| FieldFault::NoVersion(machine.reference()))?;
-    let kubelet = text(machine, KUBELET_VERSION)?;
+    let kubelet = text(machine, paths::status::KUBELET_VERSION)?;
     let release = wanted.as_deref().map(without_build);
     Ok(Some(&version) != wanted.as_ref() || kubelet.is_some_and(|kubelet| Some(without_build(&kubelet)) != release))
 }
 
 /// The labels that a selector requires; `None` if it requires two values of one label.
 fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, FieldFault> {
-    let mut labels = object.texts("spec.selector.matchLabels")?;
-    let expressions = object.list("spec.selector.matchExpressions")?;
+    let mut labels = object.texts(paths::worker::MATCH_LABELS)?;
+    let expressions = object.list(paths::worker::MATCH_EXPRESSIONS)?;
     for expression in expressions.into_iter().flatten() {
         let text = |name| expression.get(name).and_then(|value| value.as_str()).unwrap_or_default();
         let values = expression.get("values").and_then(|values| values.as_array()).map_or(&[][..], Vec::as_slice);
@@ -408,11 +400,11 @@ fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, FieldFa
 /// Whether the kubelet of a Node of a machine pool has another version than the pool, without build metadata (UPG-017,
 /// DEC-71).
 fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult<bool> {
-    let wanted = pool.text(TEMPLATE_VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
+    let wanted = pool.text(paths::worker::VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
     let mut lags = false;
     for name in names {
         let node = nodes.get(name).ok_or_else(|| halt(NODES, format!("Node {name} does not exist")))?;
-        let kubelet = node.text(KUBELET_VERSION).map_err(|wrong| halt(NODES, wrong))?;
+        let kubelet = node.text(paths::status::KUBELET_VERSION).map_err(|wrong| halt(NODES, wrong))?;
         lags |= Some(without_build(kubelet.unwrap_or_default())) != wanted.map(without_build);
     }
     Ok(lags)
@@ -420,7 +412,7 @@ fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> CheckResult
 
 /// The names of the Nodes of a machine pool (UPG-017).
 fn nodes_of(pool: &Object) -> Result<Vec<String>, FieldFault> {
-    let listed = pool.list("status.nodeRefs")?;
+    let listed = pool.list(paths::worker::NODE_REFS)?;
     let name = |reference: &serde_json::Value| {
         let name = reference.get("name").and_then(|name| name.as_str()).filter(|name| !name.is_empty());
         name.map(str::to_owned).ok_or_else(|| FieldFault::NoNode(pool.reference()))
@@ -442,11 +434,12 @@ mod tests {
         Arc::new(Object::try_from(value).unwrap())
     }
 
-    /// The verdict on a version change of a Cluster with this machine pool, when its Nodes are answered like this: errors,
-    /// warnings, and rules that were not checked.
+    /// The verdict on a version change of a Cluster with this machine pool, when its Nodes are answered like this:
+    /// errors, warnings, and rules that were not checked.
     fn judged(pool: Option<&Value>, nodes: &Found<Nodes>) -> (Vec<String>, Vec<String>, Vec<RuleId>) {
         let cluster = json!({"metadata": {"namespace": "ns", "name": "one"}, "spec": {
-            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"},
+            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane",
+                "name": "cp"},
             "topology": {"classRef": {"name": "base"}, "version": OLD},
         }});
         let old = Cluster::decode(WireVersion::V1Beta2, &cluster.to_string()).unwrap();
@@ -489,8 +482,9 @@ mod tests {
                 "spec": {"template": {"spec": {"version": version}}}, "status": status})
         };
         let ready = pool(json!(OLD), json!({"nodeRefs": [{"name": "n"}]}));
-        let warning = "UPG-015 spec.topology.version: machine pools were not checked (UPG-015, UPG-016, UPG-017), because \
-                       topologist has no permission to read Secret ns/one-kubeconfig; make sure that none of them is upgrading";
+        let warning = "UPG-015 spec.topology.version: machine pools were not checked (UPG-015, UPG-016, UPG-017), \
+                       because topologist has no permission to read Secret ns/one-kubeconfig; make sure that none of \
+                       them is upgrading";
         for pool in [
             ready.clone(),
             pool(json!("v1.32.0"), json!({})),

@@ -136,8 +136,8 @@ fn minor_versions_are_not_skipped(change: &VersionChange<'_>, found: &mut Findin
 fn previous_upgrade_is_finished(change: &VersionChange<'_>, found: &mut Findings) {
     let pending = change.change.change.new.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
     if pending.split(',').any(|hook| hook == "AfterClusterUpgrade") {
-        let detail = "version cannot be changed when the \"AfterClusterUpgrade\" hook is still blocking: the message of the \
-                      condition TopologyReconciled says what the previous upgrade waits for";
+        let detail = "version cannot be changed when the \"AfterClusterUpgrade\" hook is still blocking: the message \
+                      of the condition TopologyReconciled says what the previous upgrade waits for";
         refuse(change, detail.to_owned(), found);
     }
 }

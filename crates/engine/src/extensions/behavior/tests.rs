@@ -136,7 +136,8 @@ fn patches_must_change_something_and_only_once() {
             |_| json!([{"op": "add", "path": "/spec/template/spec/list/-", "value": "b"}]),
         )
     };
-    let want = "error RH-23.5: objects that are patched already get another patch: MachineTemplate small /spec/template/spec/list/2";
+    let want = "error RH-23.5: objects that are patched already get another patch: MachineTemplate small \
+                /spec/template/spec/list/2";
     assert_eq!(findings(appending), [want]);
     let refusing = |request: &Value| match request["items"][0]["object"]["spec"]["template"]["spec"]["size"].is_null() {
         true => good(request),

@@ -37,7 +37,10 @@ fn patches() -> impl Strategy<Value = Value> {
     let (workers, control_plane) =
         (json!({"machineDeploymentClass": {"names": ["smith"]}}), json!({"controlPlane": true}));
     let workers_too = workers.clone();
-    let add = |path: &str, from: Value| json!([{"op": "add", "path": format!("/spec/template/spec/{path}"), "valueFrom": from}]);
+    let add = |path: &str, from: Value| {
+        json!([{"op": "add", "path": format!("/spec/template/spec/{path}"),
+            "valueFrom": from}])
+    };
     let sized = add("size", json!({"variable": "size"}));
     let mut conditional =
         patch("huge", "KubeadmConfigTemplate", workers.clone(), add("huge", json!({"variable": "size"})));

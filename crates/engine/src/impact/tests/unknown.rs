@@ -32,8 +32,8 @@ fn all_machines_of_a_cluster_count_if_a_side_of_an_edit_cannot_be_computed() {
     let breaking = class_edit(&rolled_out(), &broken());
     for (stored, edit) in [(broken(), corrected), (rolled_out(), breaking)] {
         let denied = denial(&edit, &stored, 8, UnknownImpact::Bound).unwrap();
-        let want = "this edit may replace or remove up to 9 machines in 1 Cluster (the topology of Cluster ns/blade cannot be \
-                    computed: ";
+        let want = "this edit may replace or remove up to 9 machines in 1 Cluster (the topology of Cluster ns/blade \
+                    cannot be computed: ";
         assert!(denied.starts_with(want), "{denied}");
         assert!(denied.ends_with("topologist.dev/approved-impact: \"9 <reason>\""), "{denied}");
         assert_eq!(denial(&edit, &stored, 9, UnknownImpact::Bound), None);
@@ -113,16 +113,17 @@ fn reasons_have_no_values_of_variables() {
     // DEC-34
     let schema =
         json!([{"name": "key", "required": true, "schema": {"openAPIV3Schema": {"type": "string", "enum": ["a"]}}}]);
-    let definition = json!({"name": "key", "definitionsConflict": false, "definitions": [{"from": "inline", "required": true,
+    let definition = json!({"name": "key", "definitionsConflict": false,
+        "definitions": [{"from": "inline", "required": true,
         "schema": {"openAPIV3Schema": {"type": "string", "enum": ["a"]}}}]});
     let stored = rolled_out()
         .at("Cluster", "/spec/topology/variables", json!([{"name": "key", "value": "s3cr3t"}]))
         .at("ClusterClass", "/spec/variables", schema)
         .at("ClusterClass", "/status/variables", json!([definition]));
     let impact = impact(&stored, &class_edit(&stored, &with_file(&stored))).unwrap();
-    let said = [warnings(&impact).join("\n"), impact.summary().unwrap()].concat();
+    let message = [warnings(&impact).join("\n"), impact.summary().unwrap()].concat();
     assert!(
-        said.contains("spec.topology.variables[key].value: Unsupported value") && !said.contains("s3cr3t"),
-        "{said}"
+        message.contains("spec.topology.variables[key].value: Unsupported value") && !message.contains("s3cr3t"),
+        "{message}"
     );
 }

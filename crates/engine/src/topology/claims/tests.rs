@@ -42,8 +42,9 @@ fn failure(scene: &Scene) -> String {
 fn two_parts_of_a_topology_never_have_one_name() {
     // NAM-05, DEC-36
     let constant = with_deployments(naming(DEPLOYMENTS, "{{ .cluster.name }}-workers"), &["md-0", "md-1"]);
-    let want = "MachineDeployment \"md-0\" and MachineDeployment \"md-1\" of Cluster ns/blade both have the generated name \
-                \"blade-workers\"; use .random or .machineDeployment.topologyName in the naming template of the ClusterClass";
+    let want = "MachineDeployment \"md-0\" and MachineDeployment \"md-1\" of Cluster ns/blade both have the generated \
+                name \"blade-workers\"; use .random or .machineDeployment.topologyName in the naming template of the \
+                ClusterClass";
     assert_eq!(failure(&constant), want);
     assert!(matches!(constant.simulator().compute(&blade()), Err(Failure::SameName(_))));
     let pools = json!([{"name": "a", "class": "crew"}, {"name": "b", "class": "crew"}]);
@@ -155,7 +156,8 @@ fn a_referenced_object_that_another_cluster_has_is_not_written() {
 #[test]
 fn clusters_of_one_class_do_not_share_a_name() {
     // DEC-36
-    let second = json!({"apiVersion": CORE, "kind": "Cluster", "metadata": {"namespace": "ns", "name": "axe", "uid": "u"},
+    let second = json!({"apiVersion": CORE, "kind": "Cluster",
+        "metadata": {"namespace": "ns", "name": "axe", "uid": "u"},
         "spec": {"topology": {"classRef": {"name": "forge"}, "version": "v1.33.0"}}});
     let elsewhere = |namespace: &str| {
         let mut other = second.clone();

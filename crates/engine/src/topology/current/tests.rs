@@ -76,7 +76,8 @@ fn below_a_control_plane_whose_class_has_no_machines_nothing_is_read() {
     let desired = made.desired();
     let target = desired.control_plane.control_plane.object.name();
     let check = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"namespace": "ns", "name": target},
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
+        "metadata": {"namespace": "ns", "name": target},
     });
     let made = made.with(check);
     assert!(made.current().unwrap().control_plane.health_check.is_some());
@@ -278,6 +279,7 @@ fn current_objects_are_requested_level_by_level() {
     let cluster = scene.cluster();
     let (current, rounds) = scene.gathered(|world| Current::read(&Blueprint::read(&cluster, world)?, world));
     assert_eq!(current, scene.current());
-    // Templates; objects and lists; what these refer to and the definition of the control plane; the template of its machines.
+    // Templates; objects and lists; what these refer to and the definition of the control plane; the template of its
+    // machines.
     assert_eq!(rounds, 4);
 }

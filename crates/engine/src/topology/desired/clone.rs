@@ -7,6 +7,7 @@ use super::metadata::MetadataEntry;
 use super::{DesiredInputs, DesiredObject};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
+use model::hub::contract::object_kind;
 use model::hub::{Object, annotation, paths};
 
 /// Additional metadata of a clone.
@@ -27,9 +28,8 @@ pub(super) fn object(
     let empty = Map::new();
     let described = template.members_at(paths::TEMPLATE)?.unwrap_or(&empty);
     let mut members = without_system_fields(described);
-    let kind = template.kind().strip_suffix("Template").unwrap_or(template.kind());
     members.entry("apiVersion").or_insert_with(|| template.api_version().into());
-    members.entry("kind").or_insert_with(|| kind.into());
+    members.entry("kind").or_insert_with(|| object_kind(template.kind()).into());
     finished(members.into(), template, name, extra, basis)
 }
 
@@ -136,7 +136,8 @@ mod tests {
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "Plot",
             "metadata": {
                 "name": object.name(), "namespace": "ns",
-                "labels": {"mine": "1", "cluster.x-k8s.io/cluster-name": "blade", "topology.cluster.x-k8s.io/owned": ""},
+                "labels": {"mine": "1", "cluster.x-k8s.io/cluster-name": "blade",
+                    "topology.cluster.x-k8s.io/owned": ""},
                 "annotations": {
                     "note": "2",
                     "cluster.x-k8s.io/cloned-from-name": "ground",
@@ -170,11 +171,14 @@ mod tests {
     fn a_template_is_copied_whole_and_gets_another_owner() {
         // DS-05, DS-06, LBL-05
         let metadata = json!({
-            "name": "smith", "namespace": "ns", "resourceVersion": "1", "finalizers": ["f"], "uid": "u", "selfLink": "s",
+            "name": "smith", "namespace": "ns", "resourceVersion": "1", "finalizers": ["f"], "uid": "u",
+            "selfLink": "s",
             "generation": 3, "creationTimestamp": "2030-01-01T00:00:00Z", "managedFields": [{}],
             "labels": {"mine": "1"},
-            "annotations": {annotation::LAST_APPLIED: "{}", "topologist.dev/approved-impact": "4", annotation::CONVERSION_DATA: "{}", "note": "2"},
-            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "name": "forge", "uid": "c"}],
+            "annotations": {annotation::LAST_APPLIED: "{}", "topologist.dev/approved-impact": "4",
+                annotation::CONVERSION_DATA: "{}", "note": "2"},
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "name": "forge",
+                "uid": "c"}],
         });
         let scene = Scene::new()
             .at("KubeadmConfigTemplate smith", "/metadata", metadata)
@@ -195,7 +199,8 @@ mod tests {
                     "cluster.x-k8s.io/cloned-from-groupkind": "KubeadmConfigTemplate.bootstrap.cluster.x-k8s.io",
                 },
                 "ownerReferences": [
-                    {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid-of-blade"},
+                    {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade",
+                        "uid": "uid-of-blade"},
                 ],
             },
             "spec": {"template": {"metadata": {"labels": {"inner": ""}}, "spec": {"format": "cloud-config"}}},

@@ -322,7 +322,8 @@ mod tests {
         let reference = other["spec"]["machineTemplate"]["infrastructureRef"].clone();
         let anvil = json!({
             "apiVersion": raised, "kind": "AnvilTemplate",
-            "metadata": {"namespace": "ns", "name": reference["name"], "labels": {"topology.cluster.x-k8s.io/owned": ""}},
+            "metadata": {"namespace": "ns", "name": reference["name"],
+                "labels": {"topology.cluster.x-k8s.io/owned": ""}},
         });
         let scene = scene.without("KubeadmControlPlane").with(other).with(anvil);
         assert_eq!(version(&scene), "infrastructure.cluster.x-k8s.io/v1beta2");

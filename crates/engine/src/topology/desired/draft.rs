@@ -57,7 +57,8 @@ impl DesiredObject {
         self.set(paths::metadata::OWNER_REFERENCES, vec![owner], Origin::Topology)
     }
 
-    /// Keeps the shim as an owner, regardless of the version that created it (DS-10). Owners are compared by kind and name (LBL-06).
+    /// Keeps the shim as an owner, regardless of the version that created it (DS-10). Owners are compared by kind and
+    /// name (LBL-06).
     pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: DesiredInputs<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
         let owners = current.list(paths::metadata::OWNER_REFERENCES)?.into_iter().flatten();

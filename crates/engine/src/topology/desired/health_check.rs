@@ -250,7 +250,8 @@ mod tests {
                     "name": target.object.name(), "namespace": "ns",
                     "labels": {"cluster.x-k8s.io/cluster-name": "blade", "topology.cluster.x-k8s.io/owned": ""},
                     "ownerReferences": [
-                        {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid-of-blade"},
+                        {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade",
+                            "uid": "uid-of-blade"},
                     ],
                 },
                 "spec": {

@@ -66,11 +66,11 @@ pub(super) fn copy_back(
     trace: &mut Trace,
 ) -> Result<(), WrongType> {
     let Document { mut value, marks, lost, .. } = document;
-    let places: &[CopiedField] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
+    let is_template = slot.is_template();
+    let places: &[CopiedField] = if is_template { &OF_TEMPLATES } else { &OF_OBJECTS };
     let is_not_copied = |change: &&PatchMark| places.iter().all(|(from, _)| change.at_place(from).is_none());
-    lost.iter()
-        .chain(marks.iter().filter(is_not_copied))
-        .for_each(|change| trace.note_lost(change, slot.is_template(), item));
+    let lost = lost.iter().chain(marks.iter().filter(is_not_copied));
+    lost.for_each(|change| trace.note_lost(change, item, is_template));
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {

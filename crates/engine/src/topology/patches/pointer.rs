@@ -1,5 +1,5 @@
-//! JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) of patches: parsed once, then followed in documents. The error for
-//! a pointer without a target says which part of it does not exist.
+//! JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) of patches: parsed once, then followed in
+//! documents. The error for a pointer without a target says which part of it does not exist.
 
 use std::fmt::Write as _;
 

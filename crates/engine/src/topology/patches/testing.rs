@@ -10,7 +10,7 @@ use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, Des
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Failure, Options};
-use model::hub::contract::Contract;
+use model::hub::contract::{Contract, object_kind};
 use model::hub::{ClusterClass, Object, annotation, label};
 use model::world::{Answer, Facts, Found, Need, ObjectSet, PatchAnswer, World};
 
@@ -327,7 +327,7 @@ fn computed(template: &Object, name: &str, is_template: bool, topology_label: Op
         annotation::CLONED_FROM_KIND: format!("{}.{}", template.kind(), template.group()),
     });
     let metadata = json!({"namespace": "ns", "name": name, "labels": labels, "annotations": annotations});
-    let kind = if is_template { template.kind() } else { template.kind().trim_end_matches("Template") };
+    let kind = if is_template { template.kind() } else { object_kind(template.kind()) };
     let spec = if is_template { template.at("spec") } else { template.at("spec.template.spec") };
     let object = json!({"apiVersion": template.api_version(), "kind": kind, "metadata": metadata, "spec": spec});
     let mut origins = Origins::default();

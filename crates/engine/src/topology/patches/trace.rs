@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::document::PatchMark;
 use crate::topology::worker::WorkerKind;
-use model::hub::ObjectKey;
+use model::hub::{ObjectKey, paths};
 use model::world::PatchHook;
 use schema::field::{Path, shortened};
 
@@ -27,7 +27,7 @@ const LOST: usize = 20;
 
 impl Trace {
     /// Records a change without effect, once for each patch, template and path.
-    pub(super) fn note_lost(&mut self, change: &PatchMark, is_template: bool, item: &Arc<ItemName>) {
+    pub(super) fn note_lost(&mut self, change: &PatchMark, item: &Arc<ItemName>, is_template: bool) {
         let path = shortened(&change.path).into_owned();
         let is_known = |known: &LostChange| {
             let same_template =
@@ -233,7 +233,7 @@ impl fmt::Display for NotAsked {
 impl PatchError {
     /// The path in the class.
     fn path(&self) -> Path {
-        let path = Path::new("spec.patches").index(self.position);
+        let path = Path::new(paths::cluster_class::PATCHES).index(self.position);
         match &self.place {
             PatchLocation::Patch => path,
             PatchLocation::EnabledIf => path.child("enabledIf"),
@@ -273,7 +273,7 @@ impl fmt::Display for PatchError {
 const NAMED: usize = 3;
 
 /// Maximum number of shown errors; the rest is counted.
-const TOLD: usize = 10;
+const SHOWN: usize = 10;
 
 /// All errors in one line; an error of several templates is shown once.
 pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
@@ -281,7 +281,7 @@ pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
     for error in errors {
         let text = error.to_string();
         let item = error.item.as_deref();
-        match groups.iter_mut().find(|(told, _)| *told == text) {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, items)) => items.extend(item),
             None => groups.push((text, item.into_iter().collect())),
         }
@@ -294,10 +294,10 @@ pub(in crate::topology) fn summary(errors: &[PatchError]) -> String {
             _ => format!("{text} (for {})", names.join(", ")),
         }
     };
-    let mut told: Vec<String> = groups.iter().take(TOLD).map(one).collect();
-    if groups.len() > TOLD {
-        told.push(format!("and {} more errors", groups.len() - TOLD));
+    let mut messages: Vec<String> = groups.iter().take(SHOWN).map(one).collect();
+    if groups.len() > SHOWN {
+        messages.push(format!("and {} more errors", groups.len() - SHOWN));
     }
     let class = errors.first().map(|error| error.class.to_string()).unwrap_or_default();
-    format!("the patches of ClusterClass {class} cannot be applied: {}", told.join("; "))
+    format!("the patches of ClusterClass {class} cannot be applied: {}", messages.join("; "))
 }

@@ -14,7 +14,7 @@ pub(super) fn default_strategies(steps: &mut [PlanStep]) {
     for step in
         steps.iter_mut().filter(|step| matches!(step.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _)))
     {
-        let Some(defaults) = step.sent.as_ref().map(|sent| defaults(sent)) else { continue };
+        let Some(defaults) = step.applied.as_ref().map(|sent| defaults(sent)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.to.is_none()) {
             let below = change.path.strip_prefix(ROLLOUT).map(|rest| rest.replace('.', "/"));
             let default = below.and_then(|pointer| defaults.pointer(&pointer).cloned());

@@ -256,9 +256,9 @@ pub(super) fn owners(
     if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
         managers.retain(|entry| !is_own(entry));
         // The earlier object may be in another version with other field names.
-        let before = before.map(|before| &*before.object).filter(|asked| asked.api_version() == sent.api_version());
-        let asked = before.unwrap_or(sent);
-        managers.push(ssa::as_applied(MANAGER, &asked.to_value(), schema));
+        let before = before.map(|before| &*before.object).filter(|applied| applied.api_version() == sent.api_version());
+        let applied = before.unwrap_or(sent);
+        managers.push(ssa::as_applied(MANAGER, &applied.to_value(), schema));
     }
     Ok(managers)
 }

@@ -61,7 +61,10 @@ mod tests {
         let object = |metadata: Value, spec: Value| {
             Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec})).unwrap()
         };
-        let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Apply", "apiVersion": "g.io/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let entry = |manager: &str, fields: Value| {
+            json!({"manager": manager, "operation": "Apply",
+                "apiVersion": "g.io/v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+        };
         let ours = entry(MANAGER, json!({"f:spec": {"f:size": {}, "f:old": {}}}));
         let theirs =
             json!({"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {"f:size": {}, "f:extra": {"f:a": {}}}});

@@ -21,7 +21,7 @@ const ON_DELETE: &str = "OnDelete";
 pub(super) fn begins_to_replace(step: &PlanStep, before: &Object) -> bool {
     let is_on_delete =
         |object: &Object| object.at(paths::worker::ROLLOUT_STRATEGY).and_then(Value::as_str) == Some(ON_DELETE);
-    is_on_delete(before) && step.sent.as_deref().is_some_and(|sent| !is_on_delete(sent))
+    is_on_delete(before) && step.applied.as_deref().is_some_and(|sent| !is_on_delete(sent))
 }
 
 /// The number of outdated machines of a MachineDeployment: by their conditions or by comparison if they are among the
@@ -105,15 +105,15 @@ pub(super) fn certificate_note(
     now: Option<Timestamp>,
 ) -> Option<String> {
     let sent = step
-        .sent
+        .applied
         .as_deref()
         .filter(|_| step.part == TopologyPart::ControlPlane && step.action != StepAction::Delete)?;
     let days = days_of(sent).filter(|days| renews_certificates(sent) && before.and_then(days_of) != Some(*days))?;
     let object = format!("{} {}", sent.kind(), sent.name());
     if let Some((days, validity)) = outlasts_certificates(sent) {
         return Some(format!(
-            "{object} replaces its machines again and again: certificatesExpiryDays is {days}, and new certificates are valid for \
-             {validity} days (ROLL-6)"
+            "{object} replaces its machines again and again: certificatesExpiryDays is {days}, and new certificates \
+             are valid for {validity} days (ROLL-6)"
         ));
     }
     let due = |machine: &Arc<Object>| {

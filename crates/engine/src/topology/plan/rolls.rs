@@ -154,7 +154,7 @@ pub(super) fn notes(steps: &[PlanStep]) -> impl Iterator<Item = String> {
 /// Replaces removed numbers of replicas by the default of admission: the bounds of an autoscaler, else 1 (ROLL-13).
 pub(super) fn default_replicas(steps: &mut [PlanStep]) {
     for step in steps {
-        let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
+        let (Some(sent), Some(owner)) = (&step.applied, owner(&step.part, &step.object.kind)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.path == paths::REPLICAS && change.to.is_none()) {
             let had = change.from.as_ref().and_then(Value::as_i64);
             change.to = defaulted(owner, sent, had).map(Value::from);
@@ -332,7 +332,7 @@ impl RollContext<'_> {
 
     /// The differences that make a controller replace machines.
     fn decisive<'a>(&self, step: &'a PlanStep, owner: RolloutOwner, before: &Object) -> Vec<DecisiveLeaf<'a>> {
-        let version = step.sent.as_ref().map_or("", |sent| sent.version());
+        let version = step.applied.as_ref().map_or("", |sent| sent.version());
         let leaves = step
             .changes
             .iter()
@@ -375,7 +375,7 @@ impl RollContext<'_> {
         if has(RolloutEffect::ReplacesAfter) && was_made_before(decisive, before) {
             return Some((all, true));
         }
-        if has(RolloutEffect::ReplacesExpiring) && step.sent.as_deref().and_then(outlasts_certificates).is_some() {
+        if has(RolloutEffect::ReplacesExpiring) && step.applied.as_deref().and_then(outlasts_certificates).is_some() {
             return Some((all, false));
         }
         let (ran_init, is_guess) = self.ran_init(before);
@@ -498,7 +498,7 @@ impl RollContext<'_> {
 /// Whether a machine that ran `kubeadm init` equals a machine that would join now (ROLL-3).
 fn stays_initialized(step: &PlanStep, before: &Object) -> bool {
     let config = |object: &Object, name: &str| object.at(&format!("spec.kubeadmConfigSpec.{name}")).cloned();
-    let join = step.sent.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
+    let join = step.applied.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
     initialized_as_joined(config(before, "initConfiguration").as_ref(), join.as_ref())
 }
 
@@ -533,7 +533,7 @@ fn blank(step: &PlanStep) -> Roll {
 }
 
 fn added(step: &PlanStep, owner: RolloutOwner) -> Roll {
-    let sent = step.sent.as_deref();
+    let sent = step.applied.as_deref();
     let added = sent.and_then(|sent| replicas(owner, sent).or_else(|| defaulted(owner, sent, None)));
     Roll { machines: MachineCounts { added, ..MachineCounts::NONE }, ..blank(step) }
 }
@@ -562,7 +562,7 @@ fn why_unknown(machines: &MachineCounts, step: &PlanStep, before: Option<&Arc<Ob
     if [replaced, removed, added, outdated_until_deleted].iter().all(|number| number.is_some()) {
         return None;
     }
-    let objects = [step.sent.as_ref(), before];
+    let objects = [step.applied.as_ref(), before];
     let is_autoscaled = objects.into_iter().flatten().any(|object| is_autoscaled(object));
     Some(match is_autoscaled {
         true => "an autoscaler sets the number of its machines, which is not in the files".to_owned(),
@@ -593,7 +593,7 @@ fn scaled(had: Option<i64>, wanted: Option<i64>) -> MachineCounts {
 /// The minimum of an autoscaler, for a set with an unknown number of machines.
 fn least(step: &PlanStep, before: &Object) -> i64 {
     let least = |object: &Object| object.annotation(annotation::AUTOSCALER_MIN_SIZE)?.parse::<i64>().ok();
-    step.sent.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
+    step.applied.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
 }
 
 /// A changed version is exact; a server may find other values to be equal (DEC-15).
@@ -630,7 +630,7 @@ fn is_on_delete(step: &PlanStep) -> bool {
 }
 
 fn strategy<'a>(step: &'a PlanStep, field: &str) -> Option<&'a Value> {
-    step.sent.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
+    step.applied.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
 }
 
 /// Whether an object is paused (ROLL-18).

@@ -1,4 +1,5 @@
-//! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for each.
+//! Upgrades of many workers, of which a limited number may upgrade at once: one plan for all of them instead of one for
+//! each.
 //!
 //! Each plan examines all workers, so one plan per worker has quadratic cost. This module makes one plan that upgrades
 //! all workers that only wait for other workers, and executes its steps in the rounds that separate plans would take.
@@ -74,7 +75,8 @@ impl TopologySimulator {
         if plan.failure.is_some() || !have_own_machines(&observed.current) {
             return None;
         }
-        // A patch that reads the new name of a rotated template changes the worker once more, before the next worker upgrades.
+        // A patch that reads the new name of a rotated template changes the worker once more, before the next worker
+        // upgrades.
         let rotates = plan.steps.iter().any(|step| step.action == StepAction::Rotate);
         if rotates && reads_template_names(&observed.blueprint.class) {
             return None;
@@ -86,8 +88,8 @@ impl TopologySimulator {
 /// Kind and topology name of a worker set.
 type WorkerName<'a> = (WorkerKind, &'a str);
 
-/// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those whose machines
-/// do not have their version yet.
+/// The rounds in which workers upgrade, counted from zero. A round has as many workers as the limit allows, less those
+/// whose machines do not have their version yet.
 fn numbers(tracker: &Tracker) -> Option<BTreeMap<WorkerName<'_>, usize>> {
     let mut numbers = BTreeMap::new();
     for kind in WorkerKind::ALL {
@@ -101,7 +103,8 @@ fn numbers(tracker: &Tracker) -> Option<BTreeMap<WorkerName<'_>, usize>> {
     (!numbers.is_empty()).then_some(numbers)
 }
 
-/// The steps of a plan by their rounds, if it has steps of these workers only: what else there is would come again in each round.
+/// The steps of a plan by their rounds, if it has steps of these workers only: what else there is would come again in
+/// each round.
 fn rounds(plan: Plan, numbers: &BTreeMap<WorkerName<'_>, usize>) -> Option<Vec<Vec<PlanStep>>> {
     let count = numbers.values().max()? + 1;
     let mut rounds: Vec<Vec<PlanStep>> = std::iter::repeat_with(Vec::new).take(count).collect();

@@ -36,7 +36,8 @@ const ROTATIONS: usize = 3;
 
 /// A server for dry runs of changes to its objects (DEC-43).
 pub trait DryRunServer: fmt::Debug + Send + Sync {
-    /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result is then assumed.
+    /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result
+    /// is then assumed.
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
 }
 
@@ -222,8 +223,8 @@ impl TopologySimulator {
         })
     }
 
-    /// Calls the hook that may block the deletion of a Cluster (HK-22); passes if no extension is called. A hook that blocks is in the
-    /// tracker.
+    /// Calls the hook that may block the deletion of a Cluster (HK-22); passes if no extension is called. A hook that
+    /// blocks is in the tracker.
     ///
     /// # Errors
     /// When an extension fails, or the Cluster cannot be read.
@@ -242,8 +243,8 @@ impl TopologySimulator {
         })
     }
 
-    /// Rolls a Cluster out, unless it already refers to its objects. Then the objects do not change, and their desired fields are
-    /// recorded (DEC-43).
+    /// Rolls a Cluster out, unless it already refers to its objects. Then the objects do not change, and their desired
+    /// fields are recorded (DEC-43).
     pub fn settle(&mut self, cluster: &ObjectKey) -> Rollout {
         match self.facts.cluster(cluster) {
             Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => {
@@ -254,8 +255,8 @@ impl TopologySimulator {
         }
     }
 
-    /// Executes the one plan that a new topology needs: everything gets the version of the topology at once. The steps are dropped
-    /// as they are executed.
+    /// Executes the one plan that a new topology needs: everything gets the version of the topology at once. The steps
+    /// are dropped as they are executed.
     fn create(&mut self, cluster: &ObjectKey) -> Rollout {
         let mut outcome = Rollout::default();
         let planned = self.settled(|world| self.steps(cluster, world, &mut outcome));
@@ -319,7 +320,7 @@ impl TopologySimulator {
         if let Some(fighting) = rotates_for_ever(&round.steps, rotations) {
             return Err(fighting);
         }
-        let sent = round.steps.iter().filter_map(|step| step.sent.as_ref());
+        let sent = round.steps.iter().filter_map(|step| step.applied.as_ref());
         let written: Weight = sent.map(|object| object.weight()).sum();
         outcome.written += written;
         self.options.limit.check_written(outcome.written)?;
@@ -369,7 +370,8 @@ impl TopologySimulator {
         world
     }
 
-    /// The answers to needs: dry runs come from the server, patches, plans and hooks from extensions, everything else from the facts.
+    /// The answers to needs: dry runs come from the server, patches, plans and hooks from extensions, everything else
+    /// from the facts.
     fn gathered(&self, needs: BTreeSet<Need>) -> Vec<(Need, Answer)> {
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         for need in needs {
@@ -461,7 +463,7 @@ impl TopologySimulator {
     /// Checks what steps write against the schemas of definitions.
     fn check(&self, steps: &[PlanStep], class: &ObjectKey, world: &World, checks: &mut Checks) {
         for step in steps.iter().filter(|step| step.part != TopologyPart::Cluster) {
-            let Some(sent) = &step.sent else { continue };
+            let Some(sent) = &step.applied else { continue };
             let (merged, slot) = (self.merged(&step.object, sent), step.part.to_string());
             let (object, refused) = match &merged {
                 Ok(object) => (object, None),

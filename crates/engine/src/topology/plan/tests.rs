@@ -99,12 +99,12 @@ fn a_template_whose_spec_changes_is_replaced_under_a_new_name() {
     assert_eq!(rolled(&outcome), [("MachineDeployment/md".to_owned(), Some(4), "assumed")]);
     let [rotation, worker] = &outcome.rounds[0].steps[..] else { panic!("two steps") };
     assert_ne!(rotation.replaces.as_deref(), Some(&*rotation.object.key.name));
-    assert!(rotation.sent.as_ref().unwrap().uid().is_empty(), "a new object has no uid");
+    assert!(rotation.applied.as_ref().unwrap().uid().is_empty(), "a new object has no uid");
     assert_eq!(rotation.changes[0].path, "spec.template.spec.size");
     assert_eq!((&rotation.changes[0].from, &rotation.changes[0].to), (&Some(json!("small")), &Some(json!("large"))));
     assert_eq!(worker.changes[0].path, "spec.template.spec.infrastructureRef.name");
     assert_eq!(worker.changes[0].to, Some(json!(rotation.object.key.name)));
-    assert!(!worker.sent.as_ref().unwrap().uid().is_empty(), "SSA-05");
+    assert!(!worker.applied.as_ref().unwrap().uid().is_empty(), "SSA-05");
     assert!(outcome.rounds[0].rolls[0].reason.contains("spec.template.spec.size"), "{:?}", outcome.rounds[0].rolls);
 }
 
@@ -312,7 +312,7 @@ fn an_endpoint_that_is_not_known_yet_is_not_sent() {
     };
     let sent = |scene: &Scene| {
         let outcome = scene.simulator().roll_out(&blade());
-        outcome.rounds[0].steps[0].sent.as_ref().unwrap().at("spec.controlPlaneEndpoint").cloned()
+        outcome.rounds[0].steps[0].applied.as_ref().unwrap().at("spec.controlPlaneEndpoint").cloned()
     };
     assert_eq!(sent(&endpoint("", 0)), None);
     assert_eq!(sent(&endpoint("a", 0)), Some(json!({"host": "a"})));

@@ -30,7 +30,7 @@ impl TopologySimulator {
     /// # Errors
     /// When the object cannot be applied.
     pub fn write(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
-        let Some(sent) = &step.sent else {
+        let Some(sent) = &step.applied else {
             self.delete(step);
             return Ok(());
         };

@@ -82,7 +82,7 @@ fn nothing_is_computed_of_a_topology_that_is_too_large() {
     // DEC-58
     let scene = with_text(scene(20), 60_000);
     let limit = SizeLimit::for_text(1 << 20);
-    let said = |limit| {
+    let message = |limit| {
         let mut fold = scene.simulator_within(limit);
         match fold.roll_out(&scene.cluster().metadata.key()).failure {
             Some(failure @ Failure::TooLarge(_)) => failure.to_string(),
@@ -90,11 +90,12 @@ fn nothing_is_computed_of_a_topology_that_is_too_large() {
         }
     };
     assert_eq!(
-        said(limit),
-        "the 66 objects of the topology and their variables come to 2 MiB, more than the limit of 1 MiB; use fewer worker sets, or \
-         smaller templates and variables, or raise the limit (--computation-limit), see spec.topology.workers"
+        message(limit),
+        "the 66 objects of the topology and their variables come to 2 MiB, more than the limit of 1 MiB; use fewer \
+         worker sets, or smaller templates and variables, or raise the limit (--computation-limit), see \
+         spec.topology.workers"
     );
-    let text = said(SizeLimit::NONE.with_memory(4 << 20));
+    let text = message(SizeLimit::NONE.with_memory(4 << 20));
     assert!(text.contains(" MiB of memory to compute, more than the limit of 4 MiB; use fewer"), "{text}");
     assert!(text.ends_with("or raise the memory limit of topologist, see spec.topology.workers"), "{text}");
     let fold = scene.simulator_within(SizeLimit::for_text(2 << 20));

@@ -86,9 +86,9 @@ fn the_first_reason_that_applies_is_reported() {
         ),
         (json!({}), &Tracker::default(), None, "ReconcileSucceeded", "", None),
     ] {
-        let said = condition_of(&cluster(members), tracker, error);
+        let condition = condition_of(&cluster(members), tracker, error);
         assert_eq!(
-            (said.reason, &*said.message, said.v1beta1, said.is_true),
+            (condition.reason, &*condition.message, condition.v1beta1, condition.is_true),
             (reason, message, v1beta1, v1beta1.is_none())
         );
     }
@@ -135,9 +135,9 @@ fn a_topology_that_is_too_large_has_a_reason_of_its_own() {
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
     let (error, guard) = (Some("too large"), DeletionGuard::default());
     let run = ReconcileOutcome { cluster: &cluster, class: None, tracker: &tracker, error, is_too_large: true, guard };
-    let said = topology_reconciled(&run);
-    assert_eq!((said.is_true, said.reason, &*said.message), (false, "TopologyTooLarge", "too large"));
-    assert_eq!(said.v1beta1, Some(("TopologyTooLarge", "Error")));
+    let condition = topology_reconciled(&run);
+    assert_eq!((condition.is_true, condition.reason, &*condition.message), (false, "TopologyTooLarge", "too large"));
+    assert_eq!(condition.v1beta1, Some(("TopologyTooLarge", "Error")));
     let other = topology_reconciled(&ReconcileOutcome { is_too_large: false, ..run });
     assert_eq!((other.reason, other.v1beta1), ("ReconcileFailed", Some(("TopologyReconcileFailed", "Error"))));
 }
@@ -148,7 +148,7 @@ fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
     let class: ClusterClass =
         serde_json::from_value(json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}})).unwrap();
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
-    let said = topology_reconciled(&ReconcileOutcome {
+    let condition = topology_reconciled(&ReconcileOutcome {
         cluster: &cluster,
         class: Some(&class),
         tracker: &tracker,
@@ -156,10 +156,10 @@ fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
         is_too_large: false,
         guard: DeletionGuard::default(),
     });
-    assert_eq!(said.reason, "ClusterClassNotReconciled");
+    assert_eq!(condition.reason, "ClusterClassNotReconciled");
     let want =
         "The ClusterClass is not reconciled: it is when .status.observedGeneration == .metadata.generation holds. ";
-    assert!(said.message.starts_with(want), "{}", said.message);
+    assert!(condition.message.starts_with(want), "{}", condition.message);
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn an_upgrade_is_reported_line_by_line() {
     let deferred = "deferred by annotation topology.cluster.x-k8s.io/defer-upgrade or \
         topology.cluster.x-k8s.io/hold-upgrade-sequence";
     let creation = "creation deferred while control plane upgrade is in progress";
-    let said = condition_of(&cluster(json!({"spec": {"topology": {"version": "v1.34.0"}}})), &tracker, None);
+    let condition = condition_of(&cluster(json!({"spec": {"topology": {"version": "v1.34.0"}}})), &tracker, None);
     assert_eq!(
-        said.message.lines().collect::<Vec<_>>(),
+        condition.message.lines().collect::<Vec<_>>(),
         [
             "Cluster is upgrading to v1.34.0",
             "  * ExampleControlPlane upgrading to version v1.32.0 (v1.33.0, v1.34.0 pending)",
@@ -221,9 +221,9 @@ fn an_upgrade_is_reported_line_by_line() {
         ]
     );
     tracker.control_plane.is_upgrading = false;
-    let said = condition_of(&cluster(json!({})), &tracker, None);
+    let condition = condition_of(&cluster(json!({})), &tracker, None);
     assert_eq!(
-        said.message.lines().nth(1),
+        condition.message.lines().nth(1),
         Some("  * ExampleControlPlane pending upgrade to version v1.33.0, v1.34.0")
     );
     tracker.control_plane.plan.clear();

@@ -52,7 +52,8 @@ pub enum PlanError {
     NoVersion { what: String, text: String, reason: VersionError },
     /// UP-13.
     #[error(
-        "no upgrade plan can be computed: {target} is more than one minor version above {from} of the control plane, and the ClusterClass names neither kubernetesVersions nor an extension that plans upgrades"
+        "no upgrade plan can be computed: {target} is more than one minor version above {from} of the control plane, \
+         and the ClusterClass names neither kubernetesVersions nor an extension that plans upgrades"
     )]
     MoreThanOneMinor { from: String, target: String },
     /// UP-16, UP-18.
@@ -72,7 +73,8 @@ pub enum PlanError {
     OtherEnd { part: UpgradePart, target: String, ends: String },
     /// UP-18.
     #[error(
-        "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or goes through"
+        "item {index} of the upgrade plan of the workers, {version}, is not a version that the control plane has or \
+         goes through"
     )]
     NotOfControlPlane { index: usize, version: String },
     /// UP-17.
@@ -80,7 +82,8 @@ pub enum PlanError {
     WorkersAhead { from: String, target: String },
     /// UP-17.
     #[error(
-        "no upgrade plan of the workers can be computed: on the way from {from} to {target} no version of minor {minor} is known"
+        "no upgrade plan of the workers can be computed: on the way from {from} to {target} no version of minor \
+         {minor} is known"
     )]
     UnknownMinor { from: String, target: String, minor: u64 },
 }
@@ -129,8 +132,8 @@ impl UpgradeRange {
         one.version() == self.target.version()
     }
 
-    /// The plan that goes back to the target at once, if the target is below the control plane or some workers. Admission
-    /// allows that with an annotation only (UPG-003).
+    /// The plan that goes back to the target at once, if the target is below the control plane or some workers.
+    /// Admission allows that with an annotation only (UPG-003).
     pub(super) fn back_in_one_step<'a>(
         &self,
         mut workers: impl Iterator<Item = &'a VersionText>,
@@ -305,8 +308,8 @@ impl UpgradeRange {
             }
             let is_above = match one.version().build_order(before.version()) {
                 BuildOrder::Higher => true,
-                // The order is that of the versions which the control plane has and goes through. One that it has left is
-                // the lower one, since workers are never ahead of it (DEC-71).
+                // The order is that of the versions which the control plane has and goes through. One that it has left
+                // is the lower one, since workers are never ahead of it (DEC-71).
                 BuildOrder::Different => {
                     stands(one).is_some_and(|one| stands(before).is_none_or(|before| before <= one))
                 }

@@ -38,10 +38,10 @@ pub(super) fn upgrading_deployments(
     world: &World,
 ) -> Result<BTreeSet<String>, Failure> {
     // All machine deployments are checked, so that one round gathers all machines.
-    let asked: Vec<_> =
+    let checked: Vec<_> =
         deployments.values().map(|one| (&one.object, is_deployment_upgrading(&one.object, world))).collect();
     let mut upgrading = BTreeSet::new();
-    for (deployment, is_upgrading) in asked {
+    for (deployment, is_upgrading) in checked {
         if is_upgrading? {
             upgrading.insert(deployment.name().to_owned());
         }
@@ -80,7 +80,7 @@ pub(in crate::topology) fn is_deployment_upgrading(deployment: &Object, world: &
 /// The labels that a selector requires, including expressions with a single value.
 fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Failure> {
     let mut labels = deployment.texts(paths::worker::MATCH_LABELS)?;
-    for expression in deployment.list("spec.selector.matchExpressions")?.into_iter().flatten() {
+    for expression in deployment.list(paths::worker::MATCH_EXPRESSIONS)?.into_iter().flatten() {
         let text = |name: &str| expression.get(name).and_then(Value::as_str);
         let values = expression.get("values").and_then(Value::as_array).map(Vec::as_slice);
         match (text("key"), text("operator"), values) {

@@ -89,8 +89,8 @@ impl<'a> ClusterContext<'a> {
 }
 
 fn class(context: &StepContext<'_>, cluster: &Object) -> Result<Option<Arc<Object>>, StepError> {
-    let name = text(cluster, "spec.topology.classRef.name");
-    let namespace = match text(cluster, "spec.topology.classRef.namespace") {
+    let name = text(cluster, paths::cluster::TOPOLOGY_CLASS_NAME);
+    let namespace = match text(cluster, paths::cluster::TOPOLOGY_CLASS_NAMESPACE) {
         "" => cluster.namespace(),
         namespace => namespace,
     };

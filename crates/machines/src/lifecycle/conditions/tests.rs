@@ -20,7 +20,8 @@ fn with(conditions: Value) -> Object {
 }
 
 fn entry(name: &str, status: &str, reason: &str, message: &str) -> Value {
-    json!({"type": name, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2029-01-01T00:00:00Z"})
+    json!({"type": name, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2029-01-01T00:00:00Z"})
 }
 
 #[test]
@@ -219,7 +220,8 @@ fn an_aggregate_names_who_says_what() {
     assert_eq!(aggregated(&objects, false).2, want);
     objects.extend(workers("False", "another", &["w8"]));
     objects.extend(workers("Unknown", "other", &["w9", "x"]));
-    let want = "* Machine z: lost\n* Machines w1, w2, w3, ... (2 more): bad\n* Machine w8: another\nAnd 3 more objects with unknown Ready";
+    let want = "* Machine z: lost\n* Machines w1, w2, w3, ... (2 more): bad\n* Machine w8: another\n\
+                And 3 more objects with unknown Ready";
     assert_eq!(aggregated(&objects, false).2, want);
 }
 

@@ -10,6 +10,7 @@ use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::owner;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
+use model::hub::contract::object_kind;
 use model::hub::{Object, ObjectKey, group_of};
 
 const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
@@ -72,8 +73,7 @@ impl Marker<'_> {
 
     /// The remediation request of a machine, which has the same name.
     fn find_request(&self, template: &GroupKind, machine: &Object) -> Result<Option<Arc<Object>>, StepError> {
-        let kind = template.kind.strip_suffix("Template").unwrap_or(&template.kind);
-        self.context.get(&GroupKind::new(&template.group, kind), &machine.key())
+        self.context.get(&GroupKind::new(&template.group, object_kind(&template.kind)), &machine.key())
     }
 
     /// Deletes the request of a machine that is healthy again.

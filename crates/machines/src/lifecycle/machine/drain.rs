@@ -136,22 +136,22 @@ impl<'a> DrainPass<'a> {
     fn message(&self, work: &MachineReconcile<'_, '_>, node: &str) -> String {
         let since = text(&work.machine, paths::machine::NODE_DRAIN_START);
         let mut lines = vec![format!("Drain of Node {node} is not complete yet (begun at {since})")];
-        let mut tell = |names: &[String], what: &str| {
+        let mut add_line = |names: &[String], what: &str| {
             if !names.is_empty() {
                 lines.push(format!("* {}: {what}", listed(names)));
             }
         };
         let names = |fate| self.with_fate(fate).map(|drained| drained.pod.key().to_string()).collect::<Vec<_>>();
-        tell(&names(PodAction::Terminating), "deletionTimestamp set, but still on the Node");
+        add_line(&names(PodAction::Terminating), "deletionTimestamp set, but still on the Node");
         let mut evicted: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
         for drained in self.with_fate(PodAction::Evicted) {
             evicted.entry(drained.refusal.as_deref()).or_default().push(drained.pod.key().to_string());
         }
-        tell(&evicted.remove(&None).unwrap_or_default(), "being evicted");
+        add_line(&evicted.remove(&None).unwrap_or_default(), "being evicted");
         for (refusal, names) in evicted.iter().take(REFUSALS) {
-            tell(names, &format!("cannot be evicted yet: {}", refusal.unwrap_or_default()));
+            add_line(names, &format!("cannot be evicted yet: {}", refusal.unwrap_or_default()));
         }
-        tell(&names(PodAction::Awaited), "waiting until they complete");
+        add_line(&names(PodAction::Awaited), "waiting until they complete");
         let mut orders: Vec<i64> = self.later.iter().map(|drained| drained.order).collect();
         orders.sort_unstable();
         for group in orders.chunk_by(|a, b| a == b) {

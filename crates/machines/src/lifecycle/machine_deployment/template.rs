@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::lifecycle::fields::text;
+use model::hub::contract::object_kind;
 use model::hub::{Object, paths};
 
 /// Fields of a machine template whose changes replace machines (MA-21.1), as in the rollout table.
@@ -44,10 +45,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn message(have: &Object, want: &Object, path: &str) -> String {
-    let kind = |path: &str| {
-        let kind = text(want, &format!("{path}.kind"));
-        kind.strip_suffix("Template").unwrap_or(kind).to_owned()
-    };
+    let kind = |path: &str| object_kind(text(want, &format!("{path}.kind"))).to_owned();
     let change = |what: &str, path: &str| {
         let shown = |object: &Object| match text(object, path) {
             "" => "(none)".to_owned(),

@@ -414,13 +414,13 @@ fn only_the_current_set_remediates_and_as_many_machines_as_allowed() {
         (Value::Null, vec!["MachineDeleting"; 3]),
     ] {
         let mut simulator = with_deployment(3, |it| set(it, "spec.remediation.maxInFlight", limit.clone()));
-        let asked = machines(&simulator)[2].clone();
-        simulator.edit(&asked, |it| set_annotation(it, "cluster.x-k8s.io/remediate-machine", ""));
+        let requested = machines(&simulator)[2].clone();
+        simulator.edit(&requested, |it| set_annotation(it, "cluster.x-k8s.io/remediate-machine", ""));
         fail(&mut simulator, "v1.31.0");
         assert_eq!(reasons(&simulator), want, "{limit}");
         if limit != json!(0) {
             assert!(
-                simulator.core("Machine", asked.name()).is_being_deleted(),
+                simulator.core("Machine", requested.name()).is_being_deleted(),
                 "{limit}: the one with the annotation is first"
             );
         }

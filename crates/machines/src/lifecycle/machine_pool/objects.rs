@@ -108,8 +108,8 @@ fn copy_failure(part: &Object, after: &mut Object, step: &mut Reconciliation) {
     if !text(after, paths::status::DEPRECATED_FAILURE_MESSAGE).is_empty() {
         return;
     }
-    let said = if message.is_empty() { &reason } else { &message };
-    let message = format!("{} {} failed: {said}", part.kind(), part.name());
+    let cause = if message.is_empty() { &reason } else { &message };
+    let message = format!("{} {} failed: {cause}", part.kind(), part.name());
     if !reason.is_empty() {
         set(after, paths::status::DEPRECATED_FAILURE_REASON, json!(reason));
     }

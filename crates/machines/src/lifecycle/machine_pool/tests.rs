@@ -122,12 +122,12 @@ fn a_pool_with_too_many_instances_says_so_and_keeps_those_it_has() {
     simulator.edit(&pool(&simulator), |it| set(it, "spec.replicas", json!(2_000_000_000)));
     simulator.run(Duration::from_mins(1));
     assert_eq!(names(&simulator), before);
-    let said = conditions::get(&pool(&simulator), "InfrastructureReady").unwrap();
-    assert_eq!((said.status, &*said.reason), (conditions::ConditionStatus::False, "TooManyInstances"));
+    let ready = conditions::get(&pool(&simulator), "InfrastructureReady").unwrap();
+    assert_eq!((ready.status, &*ready.reason), (conditions::ConditionStatus::False, "TooManyInstances"));
     assert!(
-        said.message.contains("2000000000") && said.message.contains("10000 instances at most"),
+        ready.message.contains("2000000000") && ready.message.contains("10000 instances at most"),
         "{}",
-        said.message
+        ready.message
     );
     simulator.edit(&pool(&simulator), |it| set(it, "spec.replicas", json!(3)));
     assert!(simulator.run(Duration::from_mins(1)));

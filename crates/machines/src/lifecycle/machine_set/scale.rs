@@ -12,6 +12,7 @@ use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::text;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
+use model::hub::contract::cloned_kind;
 use model::hub::{Object, paths};
 
 /// On a set that must not create machines.
@@ -126,6 +127,6 @@ fn orphans(
 
 /// The kind of the objects cloned from a template.
 fn made_from(template: &SetTemplateRef) -> Option<GroupKind> {
-    let kind = template.reference.kind.strip_suffix("Template")?;
+    let kind = cloned_kind(&template.reference.kind)?;
     Some(GroupKind::new(&template.reference.api_group, kind))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::{has_owner, owner, set_owner};
 use crate::lifecycle::step::Reconciliation;
+use model::hub::contract::is_template_kind;
 use model::hub::{ContractRef, Object, paths};
 
 /// A template reference with its template.
@@ -54,8 +55,7 @@ impl SetTemplates {
     pub(in crate::lifecycle) fn own(&self, cluster: &Object, step: &mut Reconciliation) {
         for template in [&self.bootstrap, &self.infrastructure] {
             let Some(object) = &template.object else { continue };
-            if has_owner(object, cluster) || object.is_being_deleted() || !template.reference.kind.ends_with("Template")
-            {
+            if has_owner(object, cluster) || object.is_being_deleted() || !is_template_kind(&template.reference.kind) {
                 continue;
             }
             let mut after = (**object).clone();

@@ -137,7 +137,10 @@ fn an_owner_is_matched_in_any_version_and_refreshed() {
     let cluster = simulator.core("Cluster", CLUSTER);
     let other = simulator.make(core("Cluster", "other", json!({})));
     let machine = simulator.make(core("Machine", CLUSTER, json!({"clusterName": "other"})));
-    let owner = |version: &str, object: &Object| json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": object.kind(), "name": object.name(), "uid": object.uid()});
+    let owner = |version: &str, object: &Object| {
+        json!({"apiVersion": format!("cluster.x-k8s.io/{version}"),
+            "kind": object.kind(), "name": object.name(), "uid": object.uid()})
+    };
     let others = [owner("v1beta1", &other), owner("v1beta1", &machine)];
     let known = json!([others[0], owner("v1beta1", &cluster), others[1]]);
     simulator.edit(&template, |it| set(it, "metadata.ownerReferences", known));
@@ -540,11 +543,11 @@ fn preflight_checks_hold_machines() {
     for (case, change, want) in cases {
         let simulator = held(change);
         let message = conditions::get(&the_set(&simulator), "ScalingUp").unwrap().message;
-        let told = format!("{message} {}", failure(&simulator).unwrap_or_default());
+        let reported = format!("{message} {}", failure(&simulator).unwrap_or_default());
         match want {
-            Ok(()) => assert_eq!(machines(&simulator).len(), 1, "{case}: {told}"),
+            Ok(()) => assert_eq!(machines(&simulator).len(), 1, "{case}: {reported}"),
             Err(words) => {
-                assert!(told.contains(words), "{case}: {told}");
+                assert!(reported.contains(words), "{case}: {reported}");
                 assert!(machines(&simulator).is_empty(), "{case}");
             }
         }

@@ -162,7 +162,8 @@ mod tests {
         simulator.make(object(&format!("{CONTROL_PLANE}/v1beta1"), "EmbeddedControlPlane", "cp", spec));
         let config = to(BOOTSTRAP, "EmbeddedConfigTemplate", "t");
         let spec = json!({
-            "clusterName": CLUSTER, "version": "v1.31.0", "bootstrap": {"configRef": config}, "infrastructureRef": machine,
+            "clusterName": CLUSTER, "version": "v1.31.0", "bootstrap": {"configRef": config},
+            "infrastructureRef": machine,
         });
         let labels = json!({"app": "w"});
         simulator.make(core(

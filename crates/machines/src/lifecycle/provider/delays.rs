@@ -13,9 +13,10 @@ pub(super) const BOOTSTRAPPED: &str = "lifecycle.topologist.dev/bootstrapped";
 /// The field of a spec with the part of a delay that follows from the uid of the object.
 pub const STARTUP_JITTER: &str = "startupJitter";
 
-/// How long something takes to start: what the settings say, if they fix the timing of that name; else `startupDuration` at a path of
-/// the spec, and a part of it more by `startupJitter`; else what the settings say. Nothing takes time again in a machine that was up once (CT-19.7). The jitter follows from the uid, and the
-/// clock is an argument, so that runs can be repeated (CT-19.13).
+/// How long something takes to start: what the settings say, if they fix the timing of that name; else
+/// `startupDuration` at a path of the spec, and a part of it more by `startupJitter`; else what the settings say.
+/// Nothing takes time again in a machine that was up once (CT-19.7). The jitter follows from the uid, and the clock is
+/// an argument, so that runs can be repeated (CT-19.13).
 pub(super) fn delay(
     settings: &MachineSettings,
     object: &Object,

@@ -33,7 +33,7 @@ impl InjectedFault {
 
 /// The failure of a part in the spec of an infrastructure object.
 pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<InjectedFault> {
-    let asked = match text(object, &format!("{PATH}.part")) {
+    let requested = match text(object, &format!("{PATH}.part")) {
         "bootstrap" => FailingPart::Bootstrap,
         "node" => FailingPart::Node,
         "nodeReady" => FailingPart::NodeReady,
@@ -41,7 +41,7 @@ pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<InjectedFaul
         _ => return None,
     };
     let word = |name: &str| text(object, &format!("{PATH}.{name}"));
-    (asked == part).then(|| InjectedFault::new(word("reason"), word("message")))
+    (requested == part).then(|| InjectedFault::new(word("reason"), word("message")))
 }
 
 /// The failure of a part of a Machine in the settings.

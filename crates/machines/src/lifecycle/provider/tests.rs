@@ -346,8 +346,8 @@ fn an_object_that_is_deleted_without_an_owner_loses_its_finalizer() {
 
 #[test]
 fn a_control_plane_machine_comes_up_part_by_part() {
-    // CT-8.2, CT-8.3, CT-8.4, CT-8.6, CT-12.2, CT-12.3, CT-12.5, CT-12.7, CT-12.9, CT-18.3, CT-19.3, CT-19.4, CT-19.5, CT-19.6,
-    // CT-19.7, CT-19.8, CT-19.12, MA-30.2, MA-30.4
+    // CT-8.2, CT-8.3, CT-8.4, CT-8.6, CT-12.2, CT-12.3, CT-12.5, CT-12.7, CT-12.9, CT-18.3, CT-19.3, CT-19.4, CT-19.5,
+    // CT-19.6, CT-19.7, CT-19.8, CT-19.12, MA-30.2, MA-30.4
     let mut simulator = setup(SLOW);
     make_cluster(&mut simulator, json!({}));
     make_machine(&mut simulator, "m", true, json!({}));
@@ -634,7 +634,8 @@ fn walked() -> MachineSimulator {
     simulator.edit(&cluster, |it| {
         set(it, "status.initialization", json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true}));
     });
-    let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference("EmbeddedMachine")});
+    let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"},
+        "infrastructureRef": reference("EmbeddedMachine")});
     let machine = simulator.make(core("Machine", "m", spec));
     for (kind, finalizer, owner) in [
         ("EmbeddedCluster", super::infrastructure_cluster::FINALIZER, owner(&cluster, true)),

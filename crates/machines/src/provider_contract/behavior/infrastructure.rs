@@ -141,7 +141,8 @@ fn instances(change: &ObservedChange<'_>, verdicts: &mut Vec<RuleVerdict>) {
         instances > 0,
         "CT-13.2",
         &format!("{instances} infrastructure machines have the labels of the Cluster and of the pool"),
-        "status.infrastructureMachineKind is set, and no object of this kind has the labels of the Cluster and of the pool",
+        "status.infrastructureMachineKind is set, and no object of this kind has the labels of the Cluster and of the \
+         pool",
         "Create an infrastructure machine for each instance, with both labels",
     ));
 }

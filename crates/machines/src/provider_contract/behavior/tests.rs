@@ -48,7 +48,8 @@ fn machine(uid: &str, more: &Value) -> Object {
 /// The metadata of a Secret controlled by the object, and the fields of a case.
 fn secret(is_of_the_type: bool, more: &Value) -> Secret {
     let secret = json!({"kind": "Secret", "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "c"},
-        "ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "name": "one", "uid": "own", "controller": true}]}});
+        "ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "name": "one", "uid": "own",
+            "controller": true}]}});
     Secret::There { metadata: object("", &with(secret, more)), is_of_the_type: Some(is_of_the_type) }
 }
 

@@ -1,6 +1,7 @@
 //! Accessors for common fields. A value that is missing, or of another type, reads as empty.
 //!
-//! Callers that report a wrong type read the same [paths] with [`Object::text`], [`Object::integer`] and [`Object::list`].
+//! Callers that report a wrong type read the same [paths] with [`Object::text`], [`Object::integer`] and
+//! [`Object::list`].
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Parts of objects of which equal objects have one copy.
 //!
-//! Objects that are made of one template differ in their names and labels. What takes memory are their specs and the records of their
-//! field managers, and these are mostly equal.
+//! Objects that are made of one template differ in their names and labels. What takes memory are their specs and the
+//! records of their field managers, and these are mostly equal.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -70,7 +70,10 @@ mod tests {
         let spec = json!({"clientConfig": {"url": "https://a"}, "namespaceSelector": {}, "settings": {"a": "b"}});
         let handlers = json!([{"name": "a.b"}]);
         let (legacy, newer) = (json!([{"type": "Discovered", "status": "True"}]), json!([{"type": "Paused"}]));
-        let object = |version: &str, status: Value| json!({"apiVersion": version, "kind": KIND, "metadata": {"name": "lab"}, "spec": spec, "status": status});
+        let object = |version: &str, status: Value| {
+            json!({"apiVersion": version, "kind": KIND,
+                "metadata": {"name": "lab"}, "spec": spec, "status": status})
+        };
         let old = object(OLDER, json!({"handlers": handlers, "conditions": legacy, "v1beta2": {"conditions": newer}}));
         let new = object(
             NEWEST,

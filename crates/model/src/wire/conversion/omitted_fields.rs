@@ -1,7 +1,8 @@
 //! Fields of the newer versions that are left out when they are empty (CONV-015).
 //!
-//! Cluster API's Go types write no empty value of a field that is no pointer, and the schemas of the newer versions refuse most of
-//! these values. The list is generated from the types; `tests/kubernetes/reference/answers` writes it, and a test compares.
+//! Cluster API's Go types write no empty value of a field that is no pointer, and the schemas of the newer versions
+//! refuse most of these values. The list is generated from the types; `tests/kubernetes/reference/answers` writes it,
+//! and a test compares.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

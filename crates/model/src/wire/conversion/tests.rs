@@ -31,7 +31,8 @@ fn a_v1beta1_cluster_reads_like_its_v1beta2_form() {
                         "strategy": {"type": "RollingUpdate", "remediation": {"maxInFlight": 1},
                             "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "0%", "deletePolicy": "Oldest"}},
                         "machineHealthCheck": {"unhealthyRange": "[1-2]",
-                            "remediationTemplate": {"apiVersion": "r.example.com/v1", "kind": "RTemplate", "name": "r"}}}],
+                            "remediationTemplate": {"apiVersion": "r.example.com/v1", "kind": "RTemplate",
+                                "name": "r"}}}],
                         "machinePools": [{"class": "p", "name": "mp", "nodeDeletionTimeout": "1h"}]},
                     "variables": [{"name": "v", "value": 1, "definitionFrom": "inline"}],
                 },
@@ -48,14 +49,17 @@ fn a_v1beta1_cluster_reads_like_its_v1beta2_form() {
                     "controlPlane": {"deletion": {"nodeDrainTimeoutSeconds": 90}, "replicas": 3,
                         "healthCheck": {"enabled": true,
                             "checks": {"nodeStartupTimeoutSeconds": 600,
-                                "unhealthyNodeConditions": [{"type": "Ready", "status": "Unknown", "timeoutSeconds": 300}]},
+                                "unhealthyNodeConditions": [{"type": "Ready", "status": "Unknown",
+                                    "timeoutSeconds": 300}]},
                             "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "40%"}}}},
                     "workers": {"machineDeployments": [{"class": "w", "name": "md",
-                        "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "0%"}}},
+                        "rollout": {"strategy": {"type": "RollingUpdate",
+                            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "0%"}}},
                         "deletion": {"order": "Oldest"},
                         "healthCheck": {"remediation": {"maxInFlight": 1, "triggerIf": {"unhealthyInRange": "[1-2]"},
                             "templateRef": {"apiVersion": "r.example.com/v1", "kind": "RTemplate", "name": "r"}}}}],
-                        "machinePools": [{"class": "p", "name": "mp", "deletion": {"nodeDeletionTimeoutSeconds": 3600}}]},
+                        "machinePools": [{"class": "p", "name": "mp",
+                            "deletion": {"nodeDeletionTimeoutSeconds": 3600}}]},
                     "variables": [{"name": "v", "value": 1}],
                 },
             },
@@ -88,7 +92,8 @@ fn a_v1beta1_class_reads_like_its_v1beta2_form() {
             "metadata": {"name": "k", "generation": 1},
             "spec": {
                 "infrastructure": {"templateRef": tref("ITemplate"), "naming": {"template": "i"}},
-                "controlPlane": {"templateRef": tref("CTemplate"), "machineInfrastructure": {"templateRef": tref("MTemplate")},
+                "controlPlane": {"templateRef": tref("CTemplate"),
+                    "machineInfrastructure": {"templateRef": tref("MTemplate")},
                     "naming": {"template": "c"},
                     "healthCheck": {"remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": 1}}}},
                 "workers": {"machineDeployments": [{"class": "w", "naming": {"template": "w"},
@@ -96,7 +101,8 @@ fn a_v1beta1_class_reads_like_its_v1beta2_form() {
                     "infrastructure": {"templateRef": tref("MTemplate")}}]},
                 "variables": [{"name": "v", "required": true, "deprecatedV1Beta1Metadata": {"labels": {"x": "y"}},
                     "schema": {"openAPIV3Schema": {"type": "string"}}}],
-                "patches": [{"name": "p", "external": {"generatePatchesExtension": "g", "validateTopologyExtension": "v"}}],
+                "patches": [{"name": "p", "external": {"generatePatchesExtension": "g",
+                    "validateTopologyExtension": "v"}}],
             },
             "status": {"observedGeneration": 1, "conditions": [{"type": "VariablesReady", "status": "True"}]},
         }),
@@ -109,7 +115,8 @@ fn the_rollout_time_of_a_v1beta1_topology_reaches_every_part_without_one() {
     same::<Cluster>(
         &json!({"spec": {"topology": {"rolloutAfter": "2026-01-01T00:00:00Z",
             "controlPlane": null,
-            "workers": {"machineDeployments": [{"name": "a", "rollout": null}, {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
+            "workers": {"machineDeployments": [{"name": "a", "rollout": null},
+                {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
         &json!({"spec": {"topology": {"controlPlane": {"rollout": {"after": "2026-01-01T00:00:00Z"}},
             "workers": {"machineDeployments": [{"name": "a", "rollout": {"after": "2026-01-01T00:00:00Z"}},
                 {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
@@ -119,7 +126,8 @@ fn the_rollout_time_of_a_v1beta1_topology_reaches_every_part_without_one() {
 #[test]
 fn fields_of_v1beta2_are_unknown_in_v1beta1() {
     same::<Cluster>(
-        &json!({"spec": {"infrastructureRef": {"apiGroup": "g", "kind": "K"}, "topology": {"classRef": {"name": "k"}, "version": "v1.33.0",
+        &json!({"spec": {"infrastructureRef": {"apiGroup": "g", "kind": "K"},
+            "topology": {"classRef": {"name": "k"}, "version": "v1.33.0",
             "controlPlane": {"healthCheck": {"enabled": true}, "deletion": 5},
             "workers": {"machineDeployments": [{"name": "a", "rollout": {"strategy": 5}, "deletion": 5}],
                 "machinePools": [{"name": "p", "strategy": 5, "machineHealthCheck": 5, "deletion": 5}]}}}}),
@@ -128,10 +136,13 @@ fn fields_of_v1beta2_are_unknown_in_v1beta1() {
     );
     let tref = json!({"apiVersion": "x.example.com/v1", "kind": "XTemplate", "name": "t"});
     same::<ClusterClass>(
-        &json!({"spec": {"infrastructure": {"templateRef": tref, "naming": 5}, "controlPlane": {"templateRef": tref, "naming": 5},
-            "workers": {"machineDeployments": [{"class": "w", "bootstrap": {"templateRef": tref}, "metadata": 5, "template": {}}]},
+        &json!({"spec": {"infrastructure": {"templateRef": tref, "naming": 5},
+            "controlPlane": {"templateRef": tref, "naming": 5},
+            "workers": {"machineDeployments": [{"class": "w", "bootstrap": {"templateRef": tref}, "metadata": 5,
+                "template": {}}]},
             "patches": [{"name": "p", "external": {"generatePatchesExtension": "g"}}]}}),
-        &json!({"spec": {"workers": {"machineDeployments": [{"class": "w"}]}, "patches": [{"name": "p", "external": {}}]}}),
+        &json!({"spec": {"workers": {"machineDeployments": [{"class": "w"}]},
+            "patches": [{"name": "p", "external": {}}]}}),
     );
 }
 
@@ -204,7 +215,8 @@ fn fields_that_only_v1beta2_can_omit_read_the_same() {
         read(json!({"topology": {"workers": {"machineDeployments": [deployment]}}})).topology.workers
     };
     assert_eq!(domain(json!("")), domain(Value::Null));
-    let class = json!({"metadata": {"name": "c"}, "spec": {"variables": [{"name": "v", "schema": {}}], "patches": [{"name": "p"}]}});
+    let class = json!({"metadata": {"name": "c"},
+        "spec": {"variables": [{"name": "v", "schema": {}}], "patches": [{"name": "p"}]}});
     let class = ClusterClass::decode(WireVersion::V1Beta1, &class.to_string()).unwrap();
     assert!(!class.spec.variables[0].required);
     assert!(!class.spec.patches[0].definitions.is_present());
@@ -272,7 +284,8 @@ fn a_malformed_conversion_annotation_is_ignored_and_removed() {
 fn an_annotation_stays_within_what_the_api_server_stores() {
     // CONV-013: the essential data of a large object is preserved as well.
     let patch = |name: &str, text: &str| {
-        json!({"name": name, "definitions": [{"selector": {"matchResources": {"controlPlane": false, "infrastructureCluster": true}},
+        json!({"name": name, "definitions": [{"selector": {"matchResources": {"controlPlane": false,
+            "infrastructureCluster": true}},
             "jsonPatches": [{"op": "add", "path": "/x", "valueFrom": {"template": text}}]}]})
     };
     let patches: Vec<_> = (0..100).map(|i| patch(&format!("p{i}"), &"x".repeat(9_000))).collect();
@@ -384,7 +397,8 @@ fn booleans_of_definitions_and_domains_are_always_written() {
     let status = json!({"failureDomains": {"b": {"attributes": {"x": "y"}}, "a": {"controlPlane": true}, "c": null}});
     let old = object(Kind::Cluster, WireVersion::V1Beta1, &Value::Null, &status);
     let new = converted(Kind::Cluster, &old, WireVersion::V1Beta2);
-    let want = json!([{"name": "a", "controlPlane": true}, {"name": "b", "controlPlane": false, "attributes": {"x": "y"}},
+    let want = json!([{"name": "a", "controlPlane": true},
+        {"name": "b", "controlPlane": false, "attributes": {"x": "y"}},
         {"name": "c", "controlPlane": false}]);
     assert_eq!(new["status"]["failureDomains"], want);
     let want = json!({"a": {"controlPlane": true}, "b": {"controlPlane": false, "attributes": {"x": "y"}},
@@ -436,7 +450,8 @@ fn contract_references_lose_their_namespace_and_get_a_version() {
         "infrastructureRef": {"kind": "B"}});
     assert_eq!(new, want);
     let back = down(Kind::Cluster, &new);
-    let want = json!({"controlPlaneRef": {"apiVersion": "a.example.com/v7", "kind": "A", "name": "a", "namespace": "ns"},
+    let want = json!({"controlPlaneRef": {"apiVersion": "a.example.com/v7", "kind": "A", "name": "a",
+        "namespace": "ns"},
         "infrastructureRef": {"kind": "B", "namespace": "ns"}});
     assert_eq!(back, want);
     for undefined in [json!({}), json!({"namespace": "x"}), json!({"apiVersion": "", "name": ""})] {
@@ -481,13 +496,15 @@ fn template_references_lose_their_namespace_and_get_that_of_the_class() {
     let back = down(
         Kind::ClusterClass,
         &json!({"infrastructure": {"templateRef": reference},
-        "controlPlane": {"machineInfrastructure": {"templateRef": {"name": ""}}, "healthCheck": check}, "workers": worker}),
+        "controlPlane": {"machineInfrastructure": {"templateRef": {"name": ""}}, "healthCheck": check},
+        "workers": worker}),
     );
     let placed = json!({"apiVersion": "a.example.com/v1", "kind": "A", "name": "a", "namespace": "ns"});
     let empty = json!({"ref": {"namespace": "ns"}});
     let want = json!({"infrastructure": {"ref": placed},
         "controlPlane": {"ref": {"namespace": "ns"}, "machineHealthCheck": {"remediationTemplate": placed}},
-        "workers": {"machineDeployments": [{"class": "w", "template": {"bootstrap": empty, "infrastructure": empty}}]}});
+        "workers": {"machineDeployments": [{"class": "w",
+            "template": {"bootstrap": empty, "infrastructure": empty}}]}});
     assert_eq!(back, want);
 }
 
@@ -533,7 +550,8 @@ fn conversion_to_v1beta2_drops_definition_from_and_moves_rollout_after() {
     let topology = |from: bool, more: Value| {
         let mut topology = json!({"class": "c", "variables": [value(from)],
             "controlPlane": {"variables": {"overrides": [value(from)]}, "rollout": {"after": "own"}},
-            "workers": {"machineDeployments": [{"variables": {"overrides": [value(from)]}}, {"rollout": {"after": "own"}}],
+            "workers": {"machineDeployments": [{"variables": {"overrides": [value(from)]}},
+                {"rollout": {"after": "own"}}],
                 "machinePools": [{"variables": {"overrides": [value(from)]}}]}});
         topology.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({ "topology": topology })
@@ -548,14 +566,16 @@ fn conversion_to_v1beta2_drops_definition_from_and_moves_rollout_after() {
 #[test]
 fn empty_values_are_absent() {
     // CONV-010, CONV-014, CONV-015
-    let empty = json!({"clusterNetwork": {"pods": {}, "apiServerPort": 0, "serviceDomain": ""}, "controlPlaneEndpoint": {"host": "", "port": 0},
+    let empty = json!({"clusterNetwork": {"pods": {}, "apiServerPort": 0, "serviceDomain": ""},
+        "controlPlaneEndpoint": {"host": "", "port": 0},
         "topology": {"class": "c", "controlPlane": {"metadata": {}, "variables": {}}, "variables": [],
             "workers": {"machineDeployments": [{"failureDomain": "", "metadata": {}}], "machinePools": []}}});
     let want = json!({"topology": {"classRef": {"name": "c"}, "workers": {"machineDeployments": [{}]}}});
     assert_eq!(up(Kind::Cluster, &empty), want);
     assert_eq!(up(Kind::Cluster, &json!({"topology": {"workers": {"machinePools": []}}})), Value::Null);
     // Zeros that have a meaning stay, and so does everything inside of a value.
-    let kept = json!({"topology": {"controlPlane": {"replicas": 0}, "variables": [{"name": "v", "value": {"a": "", "b": []}}]}});
+    let kept = json!({"topology": {"controlPlane": {"replicas": 0},
+        "variables": [{"name": "v", "value": {"a": "", "b": []}}]}});
     assert_eq!(up(Kind::Cluster, &kept), kept);
     let status =
         json!({"observedGeneration": 0, "failureDomains": {}, "conditions": [], "v1beta2": {"conditions": []}});
@@ -576,9 +596,12 @@ fn empty_values_are_absent() {
 #[test]
 fn conditions_of_a_status_are_converted() {
     // CONV-016
-    let old = json!({"conditions": [1], "failureReason": "r", "failureMessage": "m", "controlPlaneReady": true, "infrastructureReady": true,
-        "v1beta2": {"conditions": [2], "controlPlane": {"replicas": 1}, "workers": {"replicas": 2}}, "observedGeneration": 3});
-    let new = json!({"conditions": [2], "controlPlane": {"replicas": 1}, "workers": {"replicas": 2}, "observedGeneration": 3,
+    let old = json!({"conditions": [1], "failureReason": "r", "failureMessage": "m", "controlPlaneReady": true,
+        "infrastructureReady": true,
+        "v1beta2": {"conditions": [2], "controlPlane": {"replicas": 1}, "workers": {"replicas": 2}},
+        "observedGeneration": 3});
+    let new = json!({"conditions": [2], "controlPlane": {"replicas": 1}, "workers": {"replicas": 2},
+        "observedGeneration": 3,
         "deprecated": {"v1beta1": {"conditions": [1], "failureReason": "r", "failureMessage": "m"}},
         "initialization": {"controlPlaneInitialized": true, "infrastructureProvisioned": true}});
     let object = |version, status| object(Kind::Cluster, version, &Value::Null, status);
@@ -588,7 +611,8 @@ fn conditions_of_a_status_are_converted() {
 
 #[test]
 fn unknown_fields_at_paths_that_do_not_move_survive() {
-    let spec = json!({"x": 1, "clusterNetwork": {"x": 1}, "topology": {"x": 1, "workers": {"x": [null, 1.5], "machineDeployments": [{"x": {"y": "z"}}]}}});
+    let spec = json!({"x": 1, "clusterNetwork": {"x": 1},
+        "topology": {"x": 1, "workers": {"x": [null, 1.5], "machineDeployments": [{"x": {"y": "z"}}]}}});
     let mut cluster = object(Kind::Cluster, WireVersion::V1Beta1, &spec, &json!({"x": 1}));
     cluster["x"] = json!("y");
     let there = converted(Kind::Cluster, &cluster, WireVersion::V1Beta2);

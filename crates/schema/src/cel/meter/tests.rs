@@ -126,14 +126,14 @@ fn searches_are_paid_for_by_the_states_of_their_patterns() {
 #[test]
 fn an_evaluation_ends_when_the_time_is_over() {
     // DEC-44: a single rule can take long.
-    let (asked, limit) = (std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)), 5);
+    let (polls, limit) = (std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)), 5);
     let stop = Stop::when({
-        let asked = asked.clone();
-        move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= limit
+        let polls = polls.clone();
+        move || polls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= limit
     });
     let compiled = schema(json!({"type": "string"}), "lists.range(300000).all(i, i >= 0)");
     compiled.rule_violations_until(&json!("x"), None, &stop);
-    assert!(stop.has_stopped() && asked.load(std::sync::atomic::Ordering::Relaxed) == limit + 1);
+    assert!(stop.has_stopped() && polls.load(std::sync::atomic::Ordering::Relaxed) == limit + 1);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn literals_share_one_budget_of_cel_cost() {
     let entries = |count: usize| -> Vec<Value> { (0..count).map(list).collect() };
     let schema = |count| {
         json!({"type": "array", "maxItems": 150, "items": {"type": "integer"}, "enum": entries(count),
-        "x-kubernetes-validations": rule})
+            "x-kubernetes-validations": rule})
     };
     assert_eq!(breach(&[schema(4)]), None);
     let found = breach(&vec![schema(20); 4]).unwrap();
@@ -171,18 +171,18 @@ fn compiling_ends_when_the_time_is_over() {
     assert!(found.error_count() == 0 && allowance.breach().is_none() && allowance.stop().has_stopped());
     let value: Value = (0..100_000).collect();
     let list = Schema::compile(&definition(&json!({"type": "array", "items": {"type": "string"}}))).unwrap();
-    let (asked, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
+    let (polls, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
     let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     let all = effort.taken();
     let stop = Stop::when({
-        let asked = asked.clone();
-        move || asked.fetch_add(1, Ordering::Relaxed) == 1
+        let polls = polls.clone();
+        move || polls.fetch_add(1, Ordering::Relaxed) == 1
     });
     let effort = ValidationEffort::for_object(&stop);
     list.violations_within(&value, &effort);
     assert!(stop.has_stopped() && effort.exceeded().is_none());
-    assert!(all > 800_000 && asked.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
+    assert!(all > 800_000 && polls.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
 }
 
 #[test]
@@ -245,7 +245,8 @@ fn many_required_names_are_looked_up() {
     let names: Vec<String> = (0..20_000).map(|i| format!("a-property-with-a-name-{i}")).collect();
     let properties: serde_json::Map<String, Value> =
         names.iter().map(|name| (name.clone(), json!({"type": "string"}))).collect();
-    let schema = json!({"type": "object", "required": names, "properties": properties, "x-kubernetes-validations": [{"rule": "true"}]});
+    let schema = json!({"type": "object", "required": names, "properties": properties,
+        "x-kubernetes-validations": [{"rule": "true"}]});
     let (_, taken) = testing::timed(|| Schema::compile(&definition(&schema)).unwrap());
     assert!(taken < Duration::from_secs(5), "{taken:?}");
 }
@@ -304,7 +305,8 @@ fn violations_have_a_sum() {
         &compiled(&node(json!({"type": "array", "items": {"type": "string"}})))
             .violations(&names(json!(vec![0; 2000]))),
     );
-    let rule = json!({"type": "array", "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "false", "message": "x".repeat(2000)}]}});
+    let rule = json!({"type": "array",
+        "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "false", "message": "x".repeat(2000)}]}});
     let violations = compiled(&node(rule)).rule_violations(&names(json!(vec![0; 2000])), None);
     bounded(&violations);
     assert_eq!(violations[0].rule, "CEL-022");
@@ -360,9 +362,8 @@ fn validating_values_takes_a_bounded_effort() {
 #[test]
 fn the_effort_of_a_class_is_the_same_when_it_is_compiled_already() {
     // DEC-44
-    let schema = definition(
-        &json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{0,200}$", "default": "x".repeat(100)}}}),
-    );
+    let schema = definition(&json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^.{0,200}$",
+            "default": "x".repeat(100)}}}));
     let mut first = SchemaAllowance::new(Stop::never());
     Schema::compile_within(&schema, &mut first).unwrap();
     assert!(first.effort.taken() > 10_000);

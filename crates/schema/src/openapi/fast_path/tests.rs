@@ -220,7 +220,8 @@ fn the_fast_check_leaves_unclear_values_to_the_full_check() {
 fn repeated_keys_and_elements_count_once() {
     let unique = json!({"type": "array", "uniqueItems": true, "items": {"type": "integer"}});
     let two = json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}});
-    let known = json!({"type": "object", "minProperties": 2, "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}});
+    let known = json!({"type": "object", "minProperties": 2,
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}});
     for (schema, text, accepted) in [
         (&unique, "[1, 1.0]", false),
         (&two, r#"{"a":1,"a":2}"#, false),

@@ -51,16 +51,19 @@ fn a_sample_is_the_smallest_valid_value() {
         (json!({"type": "array", "items": {"type": "string"}}), json!([])),
         (json!({"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": 7}}), json!([7, 7])),
         (
-            json!({"type": "array", "minItems": 3, "uniqueItems": true, "items": {"type": "string", "pattern": "^[a-z]$"}}),
+            json!({"type": "array", "minItems": 3, "uniqueItems": true,
+                "items": {"type": "string", "pattern": "^[a-z]$"}}),
             json!(["a", "b", "c"]),
         ),
         (
-            json!({"type": "array", "minItems": 2, "uniqueItems": true, "items": {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}}),
+            json!({"type": "array", "minItems": 2, "uniqueItems": true,
+                "items": {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}}),
             json!([{"a": 0}, {"a": 1}]),
         ),
         (json!({"type": "object", "properties": {"a": {"type": "string"}}}), json!({})),
         (
-            json!({"type": "object", "required": ["b"], "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}),
+            json!({"type": "object", "required": ["b"],
+                "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}),
             json!({"b": 0}),
         ),
         (
@@ -68,7 +71,8 @@ fn a_sample_is_the_smallest_valid_value() {
             json!({}),
         ),
         (
-            json!({"type": "object", "minProperties": 2, "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "integer"}}),
+            json!({"type": "object", "minProperties": 2, "properties": {"a": {"type": "string"}},
+                "additionalProperties": {"type": "integer"}}),
             json!({"a": "", "key1": 0}),
         ),
         (
@@ -77,7 +81,8 @@ fn a_sample_is_the_smallest_valid_value() {
         ),
         (json!({"x-kubernetes-int-or-string": true}), json!(0)),
         (
-            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^[0-9]+%$"}),
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": "^[0-9]+%$"}),
             json!(0),
         ),
         (json!({"x-kubernetes-preserve-unknown-fields": true}), json!({})),
@@ -128,7 +133,8 @@ fn samples_satisfy_simple_rules() {
             Some(json!("small")),
         ),
         (
-            json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "size(self) > 1"}]}),
+            json!({"type": "array", "items": {"type": "string"},
+                "x-kubernetes-validations": [{"rule": "size(self) > 1"}]}),
             Some(json!(["", ""])),
         ),
         (
@@ -244,9 +250,12 @@ fn leaves() -> impl Strategy<Value = Value> {
             node["type"] = json!("number");
             node
         }),
-        (-5..5i64).prop_map(|low| json!({"type": "number", "minimum": low, "exclusiveMinimum": true, "maximum": low + 1, "exclusiveMaximum": true})),
+        (-5..5i64)
+            .prop_map(|low| json!({"type": "number", "minimum": low, "exclusiveMinimum": true, "maximum": low + 1,
+            "exclusiveMaximum": true})),
         Just(json!({"type": "boolean"})),
-        (0..20i64, 0..20i64).prop_map(|(least, more)| json!({"type": "string", "minLength": least, "maxLength": least + more})),
+        (0..20i64, 0..20i64).prop_map(|(least, more)| json!({"type": "string", "minLength": least,
+            "maxLength": least + more})),
         prop::sample::select(patterns.to_vec()).prop_map(|pattern| json!({"type": "string", "pattern": pattern})),
         prop::sample::select(formats).prop_map(|format| json!({"type": "string", "format": format})),
         (0..5i64).prop_map(|out| json!({"type": "integer", "minimum": out, "not": {"enum": [out]}})),

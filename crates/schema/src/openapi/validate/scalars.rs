@@ -57,13 +57,13 @@ impl Schema {
         if let Some(bound) = self.minimum {
             let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
             report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
-                said("must be", bound, "greater than", "at least")
+                bound_message("must be", bound, "greater than", "at least")
             });
         }
         if let Some(bound) = self.maximum {
             let fits = value < as_float(bound) || (!bound.exclusive && value <= as_float(bound));
             report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
-                said("must be", bound, "less than", "at most")
+                bound_message("must be", bound, "less than", "at most")
             });
         }
         if self.kind == Some(ValueType::Integer) && !self.int_or_string {
@@ -112,6 +112,6 @@ pub(super) fn as_float(bound: Bound) -> f64 {
     bound.value as f64
 }
 
-fn said(what: &str, bound: Bound, strictly: &str, otherwise: &str) -> String {
+fn bound_message(what: &str, bound: Bound, strictly: &str, otherwise: &str) -> String {
     format!("{what} {} {}", if bound.exclusive { strictly } else { otherwise }, bound.value)
 }

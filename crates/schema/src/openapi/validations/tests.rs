@@ -153,7 +153,8 @@ fn a_transition_rule_compares_by_key_and_only_with_old_values() {
     // CEL-021
     let schema: SchemaDefinition = serde_json::from_value(json!({"type": "object",
         "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
-            "l": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+            "l": {"type": "array", "items": {"type": "integer"},
+                "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
             "m": {"type": "object", "additionalProperties":
                 {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}}}}))
     .unwrap();
@@ -190,7 +191,8 @@ fn numbers_durations_and_bytes_have_the_types_of_the_schema() {
         (json!({"type": "string", "format": "date"}), "self == timestamp('2024-02-29T00:00:00Z')", json!("2024-02-29")),
         (json!({"type": "string", "format": "datetime"}), "type(self) == string", json!("2024-02-29T00:00:00Z")),
         (
-            json!({"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object", "properties": {"a": {"type": "string"}},
+                "x-kubernetes-preserve-unknown-fields": true}),
             "self == self && !has(self.a)",
             json!({"b": {"c": 1}}),
         ),

@@ -84,10 +84,10 @@ fn taken_apart(uri: &http::Uri) -> (Vec<String>, Vec<String>) {
 /// A client that notes where requests go and answers none.
 fn noting() -> (kube::Client, Arc<Mutex<Vec<http::Uri>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (noted, said) = (seen.clone(), crate::kubernetes::scripted::status(404, "NotFound").to_string());
+    let (noted, message) = (seen.clone(), crate::kubernetes::scripted::status(404, "NotFound").to_string());
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         noted.lock().unwrap().push(request.uri().clone());
-        let response = http::Response::builder().status(404).body(axum::body::Body::from(said.clone())).unwrap();
+        let response = http::Response::builder().status(404).body(axum::body::Body::from(message.clone())).unwrap();
         async move { Ok::<_, Infallible>(response) }
     });
     (kube::Client::new(service, "default"), seen)
@@ -182,7 +182,7 @@ fn names_that_kubernetes_allows_are_sent() {
         assert_eq!(requests.get("a.b-c").unwrap().uri().path(), want);
     }
     let error = ObjectRequests::for_kind("g/v1%62eta2", "Thing", "ns").unwrap_err().to_string();
-    let want = "invalid object reference: the version \"v1%62eta2\" must consist of lower-case letters, digits and \"-\", start with a letter, and \
-                    end with a letter or digit";
+    let want = "invalid object reference: the version \"v1%62eta2\" must consist of lower-case letters, digits \
+                    and \"-\", start with a letter, and end with a letter or digit";
     assert_eq!(error, want);
 }

@@ -93,11 +93,13 @@ impl ApplyError {
     }
 }
 
-/// Part of the message about a field that the schema does not declare, which kube-apiserver sends as an error of itself.
+/// Part of the message about a field that the schema does not declare, which kube-apiserver sends as an error of
+/// itself.
 const TYPED_PATCH: &str = "failed to create typed patch object";
 
-/// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message, such
-/// as that of a field that the schema does not declare. A message that may be another at the next attempt is left out.
+/// The errors that an API server reports for a new object, without its name (RS-36): the causes, or else the message,
+/// such as that of a field that the schema does not declare. A message that may be another at the next attempt is left
+/// out.
 fn listed(source: &ApiRequestError, name: &str) -> String {
     let ApiRequestError::Api(kube::Error::Api(status)) = source else { return String::new() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
     use model::hub::ObjectKey;
 
-    fn said(code: u16, message: &str, causes: serde_json::Value) -> ApiRequestError {
+    fn refused(code: u16, message: &str, causes: serde_json::Value) -> ApiRequestError {
         let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": message,
             "details": {"name": "blue-x7k2p", "causes": causes}});
         ApiRequestError::Api(kube::Error::Api(serde_json::from_value(status).unwrap()))
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn several_errors_are_an_overload_if_each_of_them_is_one() {
         // DEC-106
-        let error = |code: u16| ApplyError::update(&object("blue"), said(code, "later", json!([])));
+        let error = |code: u16| ApplyError::update(&object("blue"), refused(code, "later", json!([])));
         assert!(error(429).overload().is_some() && error(422).overload().is_none());
         assert!(ApplyError::Several(vec![error(429), error(503)]).overload().is_some());
         assert_eq!(ApplyError::Several(vec![error(429), error(409)]).overload(), None);
@@ -146,7 +148,7 @@ mod tests {
         let cause = json!([{"reason": "FieldValueInvalid", "field": "spec.size", "message": "too large"},
             {"reason": "FieldValueRequired", "field": "spec.site", "message": "missing"}]);
         let text = |name: &str, causes| {
-            ApplyError::create(&object(name), said(422, &format!("{name} is invalid"), causes)).to_string()
+            ApplyError::create(&object(name), refused(422, &format!("{name} is invalid"), causes)).to_string()
         };
         let want = "failed to create ForgeMachineTemplate.g.io: FieldValueInvalid: spec.size: too large, \
                     FieldValueRequired: spec.site: missing";
@@ -164,23 +166,24 @@ mod tests {
         // RS-36
         let message = "failed to create typed patch object (ns/blue-x7k2p; g.io/v1, Kind=ForgeMachineTemplate): \
                        .spec.template.spec.volumes[0].mountPath: field not declared in schema";
-        let error = |code| ApplyError::create(&object("blue-x7k2p"), said(code, message, json!([]))).to_string();
-        let want = "failed to create ForgeMachineTemplate.g.io: failed to create typed patch object (ns/\u{2026}; g.io/v1, \
-                    Kind=ForgeMachineTemplate): .spec.template.spec.volumes[0].mountPath: field not declared in schema";
+        let error = |code| ApplyError::create(&object("blue-x7k2p"), refused(code, message, json!([]))).to_string();
+        let want = "failed to create ForgeMachineTemplate.g.io: failed to create typed patch object (ns/\u{2026}; \
+                    g.io/v1, Kind=ForgeMachineTemplate): .spec.template.spec.volumes[0].mountPath: field not declared \
+                    in schema";
         assert_eq!((error(500), error(400)), (want.to_owned(), want.to_owned()));
-        let overloaded = ApplyError::create(&object("blue"), said(503, "blue is away for 3 s", json!([])));
+        let overloaded = ApplyError::create(&object("blue"), refused(503, "blue is away for 3 s", json!([])));
         assert_eq!(overloaded.to_string(), "failed to create ForgeMachineTemplate.g.io");
     }
 
     #[test]
     fn the_error_of_an_update_keeps_names() {
         // RS-36
-        let error = ApplyError::update(&object("blue"), said(422, "blue is invalid", json!([])));
+        let error = ApplyError::update(&object("blue"), refused(422, "blue is invalid", json!([])));
         assert_eq!(error.to_string(), "failed to update ForgeMachineTemplate ns/blue: blue is invalid");
         assert!(!error.is_conflict());
         let both = |code| {
             let gone = ApplyError::Changed { object: Box::new(object("blue")) };
-            ApplyError::Several(vec![gone, ApplyError::update(&object("blue"), said(code, "no", json!([])))])
+            ApplyError::Several(vec![gone, ApplyError::update(&object("blue"), refused(code, "no", json!([])))])
         };
         assert_eq!((both(409).is_conflict(), both(422).is_conflict()), (true, false));
     }

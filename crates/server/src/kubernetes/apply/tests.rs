@@ -48,7 +48,7 @@ fn step(action: StepAction, part: TopologyPart, name: &str) -> PlanStep {
         uid: is_there.then(|| format!("uid-of-{name}")),
         current: None,
         replaces: (action == StepAction::Rotate).then(|| "old".to_owned()),
-        sent: (action != StepAction::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
+        applied: (action != StepAction::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
         origins: Arc::default(),
         changes: Vec::new(),
         reason: "a test asks for it".to_owned(),
@@ -192,10 +192,10 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
 #[tokio::test]
 async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_executed() {
     // MA-27.15: what is made after its controller has deleted everything would stay.
-    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let calls = std::sync::atomic::AtomicUsize::new(0);
     let goes_on = move |key: &ObjectKey, uid: &str| {
         assert_eq!((key.to_string(), uid), ("ns/blade".to_owned(), "uid"));
-        asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
+        calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
     };
     let script = Script::default();
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
@@ -536,7 +536,8 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
         ..step(StepAction::Apply, TopologyPart::Cluster, "blade")
     };
     let at = |version: &str, spec: &str| {
-        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {"namespace": "ns", "name": "brain",
+        json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+            "metadata": {"namespace": "ns", "name": "brain",
             "uid": "uid-of-brain", "resourceVersion": version}, "spec": {"version": spec}})
     };
     let upgrade = PlanStep {

@@ -195,7 +195,8 @@ async fn the_failure_policy_decides_about_calls_that_were_made() {
     let ignored = extensions.patch(&call("c"), soon).await;
     assert_eq!(ignored.unwrap(), Found::Yes(PatchAnswer::Patches(Arc::default())), "the call has failed");
     let late = extensions.patch(&call("c"), Instant::now()).await;
-    let want = "handler \"gen\" is not called: the calls before it took longer than a run may take for them; it is called in a later run";
+    let want = "handler \"gen\" is not called: the calls before it took longer than a run may take for them; it is \
+                called in a later run";
     assert_eq!(late.unwrap_err().to_string(), want);
 }
 

@@ -48,7 +48,8 @@ impl Site {
             json!({"class": name, "infrastructure": {"templateRef": reference}})
         };
         let workers: Vec<Value> = templates.iter().map(worker).collect();
-        let class = json!({"metadata": {"namespace": "ns", "name": name}, "spec": {"workers": {"machineDeployments": workers}}});
+        let class = json!({"metadata": {"namespace": "ns", "name": name},
+            "spec": {"workers": {"machineDeployments": workers}}});
         let class: ClusterClass = serde_json::from_value(class).unwrap();
         self.cache.update(|facts| facts.put_class(ObjectKey::new("ns", name), Record::readable(class)));
     }

@@ -392,7 +392,8 @@ async fn a_longer_lease_is_held_on_a_slow_api_server() {
     let late = LeaseError::Late(Candidacy::new("ns", "topologist", LEASE).request()).to_string();
     assert_eq!(
         late,
-        "timed out after 3s, a fifth of the lease duration; if the API server always takes this long, increase --lease-duration"
+        "timed out after 3s, a fifth of the lease duration; if the API server always takes this long, increase \
+         --lease-duration"
     );
 }
 

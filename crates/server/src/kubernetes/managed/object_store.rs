@@ -204,7 +204,8 @@ mod tests {
         let ours = json!({"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}});
         let theirs = json!({"manager": "provider", "operation": "Update", "fieldsV1": {"f:spec": {}}, "time": version});
         let metadata = json!({
-            "namespace": "ns", "name": name, "resourceVersion": version, "labels": labels, "managedFields": [theirs, ours],
+            "namespace": "ns", "name": name, "resourceVersion": version, "labels": labels,
+            "managedFields": [theirs, ours],
         });
         Object::try_from(json!({"apiVersion": "a/v1", "kind": "Thing", "metadata": metadata, "spec": spec})).unwrap()
     }

@@ -187,8 +187,9 @@ async fn a_missing_definition_is_no_missing_template() {
     let _process = Process::start(&server);
     sleep(MINUTE).await;
     assert_eq!(condition(&server, "RefVersionsUpToDate")["status"], "Unknown");
-    let asked = server.take_requests().iter().any(|request| request.path.contains("g.io/v1/namespaces/ns/atemplates"));
-    assert!(!asked, "a kind that is not served is not asked for");
+    let requested =
+        server.take_requests().iter().any(|request| request.path.contains("g.io/v1/namespaces/ns/atemplates"));
+    assert!(!requested, "a kind that is not served is not asked for");
     server.edit(definition, |definition| {
         definition["metadata"]["labels"] = json!({"cluster.x-k8s.io/v1beta1": "v1_v2"});
     });
@@ -340,7 +341,10 @@ async fn a_class_that_is_being_deleted_and_one_that_cannot_be_read_are_left_alon
 
 /// A class whose infrastructure has these references, as classes of workers.
 fn refer(server: &ApiServer, references: impl IntoIterator<Item = (String, &'static str, &'static str)>) {
-    let holder = |(api_version, kind, name)| json!({"bootstrap": {"templateRef": {"apiVersion": api_version, "kind": kind, "name": name}}});
+    let holder = |(api_version, kind, name)| {
+        json!({"bootstrap": {"templateRef": {"apiVersion": api_version,
+            "kind": kind, "name": name}}})
+    };
     let workers: Vec<Value> = references.into_iter().map(holder).collect();
     server.edit(CLASS, |class| class["spec"]["workers"]["machineDeployments"] = json!(workers));
 }
@@ -369,9 +373,9 @@ async fn malformed_references_are_not_followed_and_a_condition_says_so() {
     assert!(!requests.iter().any(|request| odd(&request.path)), "{requests:?}");
     assert_eq!((writes(&requests, "one"), writes(&requests, "two")), (1, 1), "other references are followed");
     assert!(process.outcomes("failed") > 0);
-    let told = condition(&server, "RefVersionsUpToDate");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("Unknown"), &json!("MalformedReferences")));
-    let message = told["message"].as_str().unwrap();
+    let reported = condition(&server, "RefVersionsUpToDate");
+    assert_eq!((&reported["status"], &reported["reason"]), (&json!("Unknown"), &json!("MalformedReferences")));
+    let message = reported["message"].as_str().unwrap();
     for words in
         [&*traversal, "the version \"%761\"", "the name \"..\"", "the kind \"x?y=/ATemplate\"", "g.io/v1/../../v1"]
     {

@@ -102,7 +102,10 @@ mod tests {
     }
 
     fn status(discovered: &str) -> Value {
-        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "message": "", "lastTransitionTime": "now"});
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "message": "",
+                "lastTransitionTime": "now"})
+        };
         json!({"conditions": [condition("Discovered", discovered), condition("Other", discovered)], "handlers": []})
     }
 

@@ -188,7 +188,8 @@ impl ExtensionReconciler {
         const DISPUTED: EventReason = EventReason::warning("DiscoveryDisputed");
         warn!(stored, own, "Another controller replaced the result of a discovery");
         let message = format!(
-            "Another controller wrote {stored}; topologist found {own}, uses its own result, and writes it every ten minutes"
+            "Another controller wrote {stored}; topologist found {own}, uses its own result, and writes it every ten \
+             minutes"
         );
         self.events.write(vec![QueuedEvent::now(&config.reference(), config.object.uid(), DISPUTED, message)]).await;
     }

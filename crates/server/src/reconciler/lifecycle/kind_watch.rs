@@ -259,7 +259,8 @@ mod tests {
 
     /// A Pod as it is among the items of a list.
     fn item() -> Value {
-        json!({"metadata": {"name": "p", "namespace": "d", "uid": "1", "resourceVersion": "1"}, "spec": {"nodeName": "n"}})
+        json!({"metadata": {"name": "p", "namespace": "d", "uid": "1", "resourceVersion": "1"},
+            "spec": {"nodeName": "n"}})
     }
 
     fn places() -> [(Option<ObjectKey>, Option<ObjectSizes>); 3] {

@@ -219,9 +219,9 @@ impl TemplateReconciler {
         self.delete(&template, "Deleted an unused template").await
     }
 
-    async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), TemplateRunError> {
+    async fn delete(&self, object: &ObjectRef, log_message: &'static str) -> Result<(), TemplateRunError> {
         match untyped::delete(&self.writer, object, None).await {
-            Ok(true) => info!(kind = object.kind, name = object.key.name, "{said}"),
+            Ok(true) => info!(kind = object.kind, name = object.key.name, "{log_message}"),
             Ok(false) => {}
             Err(error) => return Err(failed(object, "deleted", error)),
         }

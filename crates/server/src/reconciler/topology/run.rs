@@ -220,15 +220,15 @@ impl TopologyReconciler {
 
     /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
     async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> RunFindings {
-        let (asked_for, options) = (cluster.clone(), self.options);
-        let asked = self.gathered(World::new(self.cache.facts()), move |world| {
-            let mut tracker = HookTracker::for_cluster(&asked_for);
-            let deletion = HookCaller::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
+        let (deleted, options) = (cluster.clone(), self.options);
+        let computation = self.gathered(World::new(self.cache.facts()), move |world| {
+            let mut tracker = HookTracker::for_cluster(&deleted);
+            let deletion = HookCaller::new(&deleted, world, &options).before_cluster_delete(&mut tracker)?;
             Ok((deletion, tracker))
         });
         let findings =
             RunFindings { deletion: self.deletions.missing_hold(cluster, moment()), ..RunFindings::none(cluster, raw) };
-        match asked.await {
+        match computation.await {
             Ok(((answer, hooks), _)) => RunFindings {
                 deletion: match answer {
                     Deletion::Permit => DeletionChange::Permit,
@@ -297,7 +297,8 @@ impl TopologyReconciler {
         let held = self.rotations().hold(&key, plan, generations, now);
         for fighting in held.iter().filter(|fighting| fighting.is_new) {
             self.metrics.rotations_held.inc();
-            warn!(object = %fighting.object, path = fighting.path, "Stopped replacing a template that changes in every run");
+            warn!(object = %fighting.object, path = fighting.path,
+                "Stopped replacing a template that changes in every run");
             self.applier.report_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
         }
         held.first().map(ToString::to_string)

@@ -30,7 +30,8 @@ fn cluster() -> Value {
             "version": "v1.33.0", "classRef": {"name": "class", "namespace": "ns"},
             "class": "class", "classNamespace": "ns",
         },
-        "network": {"serviceDomain": "cluster.local", "services": ["10.0.0.0/16"], "pods": ["10.1.0.0/16", "fd00::/64"]},
+        "network": {"serviceDomain": "cluster.local", "services": ["10.0.0.0/16"],
+            "pods": ["10.1.0.0/16", "fd00::/64"]},
     })
 }
 

@@ -169,9 +169,8 @@ fn the_trace_names_patches_of_what_is_kept() {
         .collect();
     assert_eq!(
         kept,
-        [
-            "patch \"p\" definitions[0] did not change FooControlPlaneTemplate cp: the topology itself decides spec.version"
-        ]
+        ["patch \"p\" definitions[0] did not change FooControlPlaneTemplate cp: the topology itself decides \
+             spec.version"]
     );
 }
 

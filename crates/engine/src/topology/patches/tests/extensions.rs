@@ -513,12 +513,12 @@ fn an_extension_that_cannot_be_called_is_skipped_and_reported() {
     let Trace { not_asked, skipped, .. } = &outcome.trace;
     let hooks: Vec<_> = not_asked.iter().map(|not_asked| (not_asked.hook, &*not_asked.extension)).collect();
     assert_eq!(hooks, [(PatchHook::GeneratePatches, "g.ext"), (PatchHook::ValidateTopology, "v.ext")]);
-    let told: Vec<String> = not_asked.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = not_asked.iter().map(ToString::to_string).collect();
     let want = [
         "patch \"x\": GeneratePatches of g.ext could not be called",
         "patch \"x\": ValidateTopology of v.ext could not be called",
     ];
-    assert_eq!(told, want);
+    assert_eq!(reported, want);
     assert!(!outcome.trace.not_asked.is_empty());
     assert!(skipped.iter().any(|skipped| skipped.reason == SkipReason::NotAsked));
 }

@@ -194,7 +194,8 @@ fn errors_are_collected_over_items_and_definitions() {
     let operation = |path: &str| json!({"op": "add", "path": "/spec/template/spec/v", "valueFrom": {"variable": path}});
     let patches = json!([
         {"name": "p", "definitions": [
-            {"selector": infrastructure(), "jsonPatches": [operation("one"), operation("builtin.cluster.name"), operation("two")]},
+            {"selector": infrastructure(), "jsonPatches": [operation("one"), operation("builtin.cluster.name"),
+                operation("two")]},
             {"selector": machines(), "jsonPatches": [operation("three")]},
         ]},
         patch(infrastructure(), json!([operation("never")])),
@@ -202,11 +203,12 @@ fn errors_are_collected_over_items_and_definitions() {
     assert_eq!(
         case().patches(patches).failure(),
         "the patches of ClusterClass ns/class cannot be applied: patch \"p\" \
-         (spec.patches[0].definitions[0].jsonPatches[0]): valueFrom.variable: one was not found (for FooClusterTemplate \
-         cluster); patch \"p\" (spec.patches[0].definitions[0].jsonPatches[2]): valueFrom.variable: two was not found \
-         (for FooClusterTemplate cluster); patch \"p\" (spec.patches[0].definitions[1].jsonPatches[0]): \
-         valueFrom.variable: three was not found (for FooMachineTemplate worker-machine of MachineDeployment \"md-1\", \
-         FooMachineTemplate worker-machine of MachineDeployment \"md-2\")"
+         (spec.patches[0].definitions[0].jsonPatches[0]): valueFrom.variable: one was not found (for \
+         FooClusterTemplate cluster); patch \"p\" (spec.patches[0].definitions[0].jsonPatches[2]): valueFrom.variable: \
+         two was not found (for FooClusterTemplate cluster); patch \"p\" \
+         (spec.patches[0].definitions[1].jsonPatches[0]): valueFrom.variable: three was not found (for \
+         FooMachineTemplate worker-machine of MachineDeployment \"md-1\", FooMachineTemplate worker-machine of \
+         MachineDeployment \"md-2\")"
     );
 }
 
@@ -219,9 +221,9 @@ fn an_undefined_variable_in_a_template_is_remembered_once() {
     );
     patch["enabledIf"] = json!("{{ if eq \"{{ .missing }}\" \"x\" }}{{ end }}true # {{ .missing }}");
     let trace = case().patches(json!([patch])).run().unwrap().trace;
-    let told: Vec<String> = trace.undefined.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = trace.undefined.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "patch \"p\" enabledIf rendered \"<no value>\" for FooMachineTemplate worker-machine of MachineDeployment \
              \"md-1\": a variable that it refers to is not set",

@@ -21,7 +21,8 @@ fn furnished(scene: Scene) -> Scene {
     let metadata = json!({"labels": {"team": "a", "example.com/x": "b"}, "annotations": {"note": "c"}});
     let control_plane = json!({
         "metadata": metadata, "replicas": 3, "rollout": {"after": "2030-01-01T00:00:00Z"},
-        "deletion": {"nodeDrainTimeoutSeconds": 10, "nodeVolumeDetachTimeoutSeconds": 20, "nodeDeletionTimeoutSeconds": 30},
+        "deletion": {"nodeDrainTimeoutSeconds": 10, "nodeVolumeDetachTimeoutSeconds": 20,
+            "nodeDeletionTimeoutSeconds": 30},
         "readinessGates": [{"conditionType": "Ready"}],
         "taints": [{"key": "k", "value": "v", "effect": "NoSchedule", "propagation": "Always"}],
     });

@@ -26,7 +26,8 @@ fn edited(edits: &[(&str, &str, Value)]) -> TopologySimulator {
     fold
 }
 
-/// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each round.
+/// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each
+/// round.
 fn planned(
     fold: &TopologySimulator,
     answer: impl Fn(&DryRunCall) -> Found<DryRun>,

@@ -190,7 +190,8 @@ fn expiring_certificates_say_when_machines_are_due() {
         outcome.rounds.iter().flat_map(|round| &round.rolls).find(|roll| roll.kind == "KubeadmControlPlane");
     assert_eq!(of_control_plane.map(|roll| roll.machines.replaced), Some(Some(1)));
     let notes = outcome.notes.join("\n");
-    let want = "replaces 2 machines from 2030-04-21T00:00:00Z on, since their certificates expire within 10 days then (ROLL-6)";
+    let want = "replaces 2 machines from 2030-04-21T00:00:00Z on, since their certificates expire within 10 days then \
+                (ROLL-6)";
     assert!(notes.contains(want), "{notes}");
     let notes = change(&scene, machines, &with(365)).notes.join("\n");
     assert!(notes.contains("replaces its machines again and again: certificatesExpiryDays is 365"), "{notes}");

@@ -189,8 +189,8 @@ fn scenes() -> impl Strategy<Value = (Scene, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// RS-39, PE-32, DEC-12: planning twice is the same, a plan after the plan is empty, and everything has the version of
-    /// the topology then.
+    /// RS-39, PE-32, DEC-12: planning twice is the same, a plan after the plan is empty, and everything has the version
+    /// of the topology then.
     #[test]
     fn rollouts_with_patches_are_repeatable_and_finish(one in scenes(), other in scenes()) {
         // Versions do not fall.
@@ -220,7 +220,8 @@ proptest! {
         }
     }
 
-    /// UP-32, UP-41: one plan for workers that upgrade one after the other has the same steps as a plan for each of them.
+    /// UP-32, UP-41: one plan for workers that upgrade one after the other has the same steps as a plan for each of
+    /// them.
     #[test]
     fn upgrades_planned_ahead_are_those_planned_one_by_one(
         one in scenes(), other in scenes(), deferred in proptest::option::of((0_usize..3, any::<bool>())), hooks in any::<bool>(),

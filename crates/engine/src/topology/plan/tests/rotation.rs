@@ -131,7 +131,7 @@ fn an_object_that_has_the_generated_name_is_taken_over_and_no_other() {
         assert_eq!(steps(&outcome), steps(&scene.simulator().roll_out(&blade())));
         let create = outcome.rounds[0].steps.iter().find(|step| step.object == object.reference()).unwrap();
         assert_eq!(create.action, StepAction::Create);
-        assert_eq!(create.sent.as_ref().unwrap().uid(), "", "SSA-05: whatever is there is taken over");
+        assert_eq!(create.applied.as_ref().unwrap().uid(), "", "SSA-05: whatever is there is taken over");
         let is = |name: &str| {
             let reference = ObjectRef { key: ObjectKey::new("ns", name), ..object.reference() };
             let model::world::Found::Yes(found) = fold.facts().objects().unwrap().object(&reference) else {
@@ -199,7 +199,7 @@ fn desired_objects_have_no_empty_and_no_undecided_fields() {
     let check = json!({"checks": {"nodeStartupTimeoutSeconds": 1}});
     let scene = Scene::new().at("Cluster", "/spec/topology/workers/machineDeployments/0/healthCheck", check);
     for step in &scene.simulator().roll_out(&blade()).rounds[0].steps {
-        let sent = Value::from(Object::clone(step.sent.as_ref().unwrap()));
+        let sent = Value::from(Object::clone(step.applied.as_ref().unwrap()));
         assert!(no_nulls(&sent), "{sent}");
         let members: Vec<_> = sent.as_object().unwrap().keys().map(String::as_str).collect();
         assert!(members.iter().all(|name| ["apiVersion", "kind", "metadata", "spec"].contains(name)), "{members:?}");

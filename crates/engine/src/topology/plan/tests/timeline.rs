@@ -24,8 +24,8 @@ const CONTROL_PLANE: &[&str] = &[
 const CLUSTER: &[&str] = &["apply cluster"];
 const NONE: &[&str] = &[];
 
-/// A row of the table: what happened, versions of control plane and machine deployments, plans, marks, step, steps of the plan,
-/// lines of the condition.
+/// A row of the table: what happened, versions of control plane and machine deployments, plans, marks, step, steps of
+/// the plan, lines of the condition.
 type Want = (
     &'static str,
     Since,
@@ -131,7 +131,7 @@ fn hooks_are_marked_before_the_step_and_unmarked_in_a_write_of_their_own() {
     assert_eq!((said(first), paths(first)), ("apply cluster".to_owned(), vec![hooks.to_owned()]));
     assert_eq!((said(last), paths(last)), ("apply cluster".to_owned(), vec![step.to_owned()]));
     // Were nothing written after it, the marks would still be there.
-    let marks = first.sent.as_ref().unwrap().texts("metadata.annotations").unwrap();
+    let marks = first.applied.as_ref().unwrap().texts("metadata.annotations").unwrap();
     assert_eq!(marks[annotation::PENDING_HOOKS], "AfterClusterUpgrade,AfterControlPlaneUpgrade");
     walk.finish_control_plane();
     walk.plan();

@@ -15,8 +15,8 @@ pub(super) const V31: &str = "v1.31.0";
 pub(super) const V32: &str = "v1.32.0";
 pub(super) const V33: &str = "v1.33.0";
 
-/// The Cluster of the worked upgrade: machine deployments `md-a`, `md-b` and `md-c` with two Machines each, all of it at v1.31.0 and at
-/// rest. Images follow the version of their part.
+/// The Cluster of the worked upgrade: machine deployments `md-a`, `md-b` and `md-c` with two Machines each, all of it
+/// at v1.31.0 and at rest. Images follow the version of their part.
 pub(super) struct Walk {
     scene: Scene,
     pub(super) fold: TopologySimulator,

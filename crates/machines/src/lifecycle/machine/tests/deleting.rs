@@ -76,9 +76,9 @@ fn a_deletion_goes_stage_by_stage() {
     assert!(node_now(&simulator, "n1").is_some());
     release(&mut simulator, &config());
     assert!(node_now(&simulator, "n1").is_none() && !is_there(&simulator));
-    let told: Vec<&str> = simulator.events.iter().map(|(_, _, event)| event.reason).collect();
+    let reported: Vec<&str> = simulator.events.iter().map(|(_, _, event)| event.reason).collect();
     for reason in ["DrainingNode", "DeletingNode", "Deleted", "DeletionCompleted"] {
-        assert!(told.contains(&reason), "{reason}: {told:?}");
+        assert!(reported.contains(&reason), "{reason}: {reported:?}");
     }
 }
 
@@ -262,7 +262,10 @@ fn a_drain_takes_as_long_as_it_is_told() {
 #[test]
 fn pods_are_drained_or_not() {
     // MA-10.3, MA-10.5, MA-10.7
-    let owner = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}]);
+    let owner = |kind: &str, name: &str| {
+        json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name,
+            "controller": true}])
+    };
     let mut simulator = worker();
     others(
         &mut simulator,
@@ -398,13 +401,20 @@ fn rules_decide_about_pods_and_their_order() {
         &mut simulator,
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": {"team": "a"}}}),
     );
-    let of = |app: &str| json!([{"selector": {"matchLabels": {"app": app}}, "namespaceSelector": {"matchLabels": {"team": "a"}}}]);
+    let of = |app: &str| {
+        json!([{"selector": {"matchLabels": {"app": app}},
+            "namespaceSelector": {"matchLabels": {"team": "a"}}}])
+    };
     simulator.make(rule(
         "a-other-machines",
         json!({"drain": {"behavior": "Skip"}, "machines": [{"selector": {"matchLabels": {"x": "y"}}}]}),
     ));
     simulator.make(rule("b-last", json!({"drain": {"behavior": "Drain", "order": 10}, "pods": of("last")})));
-    simulator.make(rule("c-skip", json!({"drain": {"behavior": "Skip"}, "pods": of("skip"), "machines": [{"selector": {}, "clusterSelector": {}}]})));
+    simulator.make(rule(
+        "c-skip",
+        json!({"drain": {"behavior": "Skip"}, "pods": of("skip"),
+            "machines": [{"selector": {}, "clusterSelector": {}}]}),
+    ));
     simulator.make(rule("d-other-order", json!({"drain": {"behavior": "Drain", "order": -10}, "pods": of("last")})));
     simulator.make(rule("e-wait", json!({"drain": {"behavior": "WaitCompleted"}, "pods": of("wait")})));
     for name in ["last", "skip", "wait"] {
@@ -430,7 +440,8 @@ fn unusable_rules_are_failures_of_the_drain() {
     // MA-10.4, MA-9.7
     for (spec, want) in [
         (
-            json!({"drain": {"behavior": "Skip"}, "pods": [{"selector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}]}),
+            json!({"drain": {"behavior": "Skip"},
+                "pods": [{"selector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}]}),
             "invalid selector",
         ),
         (
@@ -453,7 +464,7 @@ fn volumes_are_detached_before_the_infrastructure_goes() {
     // MA-9.8, MA-11.1, MA-11.2, MA-11.3
     let volume = |name: &str, claim: Value| {
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
-        "csi": {"driver": "disk.test", "volumeHandle": format!("handle-{name}")}, "claimRef": claim}})
+            "csi": {"driver": "disk.test", "volumeHandle": format!("handle-{name}")}, "claimRef": claim}})
     };
     let claim = json!({"namespace": "default", "name": "c"});
     let attached =

@@ -93,7 +93,10 @@ fn labels_and_annotations_for_nodes_are_kept_in_step() {
 fn taints_of_machines_are_kept_on_nodes() {
     // MA-8.8, CT-12.6
     let mut simulator = setup();
-    let taint = |key: &str, propagation: &str| json!({"key": key, "value": "1", "effect": "NoSchedule", "propagation": propagation});
+    let taint = |key: &str, propagation: &str| {
+        json!({"key": key, "value": "1", "effect": "NoSchedule",
+            "propagation": propagation})
+    };
     let mut made = machine("m1");
     set(&mut made, "spec.taints", json!([taint("always", "Always"), taint("first", "OnInitialization")]));
     simulator.make(external(INFRASTRUCTURE, "TestMachine", "m1"));

@@ -173,7 +173,10 @@ fn a_machine_controls_what_it_refers_to() {
         );
     });
     let mut config = external(BOOTSTRAP, "TestConfig", "m1");
-    let owner = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "name": "first", "uid": kind, "controller": true});
+    let owner = |api: &str, kind: &str| {
+        json!({"apiVersion": api, "kind": kind, "name": "first", "uid": kind,
+            "controller": true})
+    };
     set(&mut config, "metadata.ownerReferences", json!([owner("controlplane.cluster.x-k8s.io/v1beta1", "TestPlane")]));
     let mut infrastructure = external(INFRASTRUCTURE, "TestMachine", "m1");
     set(&mut infrastructure, "metadata.ownerReferences", json!([owner("cluster.x-k8s.io/v1beta1", "MachineSet")]));
@@ -195,7 +198,8 @@ fn what_another_object_controls_stays_with_it() {
     // MA-5.3
     let mut simulator = setup();
     let mut config = external(BOOTSTRAP, "TestConfig", "m1");
-    let other = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m2", "uid": "u", "controller": true});
+    let other = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m2", "uid": "u",
+        "controller": true});
     set(&mut config, "metadata.ownerReferences", json!([other]));
     simulator.make(config);
     simulator.make(machine("m1"));

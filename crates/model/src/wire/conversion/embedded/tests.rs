@@ -24,14 +24,16 @@ fn has_annotation(object: &Value) -> bool {
 
 /// Objects in both versions that convert without the annotation.
 fn pairs() -> Vec<(Value, Value)> {
-    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
+    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
+        "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
     let old_condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
     let pair = |kind: &str, old: [Value; 2], new: [Value; 2]| {
         let ([old_spec, old_status], [new_spec, new_status]) = (old, new);
         (object(kind, V1Alpha1, old_spec, old_status), object(kind, V1Beta1, new_spec, new_status))
     };
     let endpoint = json!({"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}});
-    let old_reference = json!({"apiVersion": "infrastructure.topologist.dev/v1alpha1", "kind": "EmbeddedMachineTemplate",
+    let old_reference = json!({"apiVersion": "infrastructure.topologist.dev/v1alpha1",
+        "kind": "EmbeddedMachineTemplate",
         "name": "m", "namespace": "ns"});
     let new_reference = json!({"apiGroup": INFRASTRUCTURE, "kind": "EmbeddedMachineTemplate", "name": "m"});
     let metadata = json!({"labels": {"a": "b"}});
@@ -41,7 +43,8 @@ fn pairs() -> Vec<(Value, Value)> {
             [
                 endpoint.clone(),
                 json!({"ready": true, "failureReason": "Quota", "failureMessage": "no quota",
-                    "failureDomains": {"a": {"controlPlane": true}, "b": {"controlPlane": false, "attributes": {"c": "d"}}},
+                    "failureDomains": {"a": {"controlPlane": true},
+                        "b": {"controlPlane": false, "attributes": {"c": "d"}}},
                     "conditions": old_condition, "v1beta2": {"conditions": conditions}}),
             ],
             [
@@ -61,7 +64,8 @@ fn pairs() -> Vec<(Value, Value)> {
             ],
             [
                 json!({"providerID": "x://y"}),
-                json!({"initialization": {"provisioned": false}, "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}]}),
+                json!({"initialization": {"provisioned": false},
+                    "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}]}),
             ],
         ),
         pair(
@@ -175,7 +179,8 @@ fn the_version_of_a_kind_of_others_is_looked_up() {
     let mut control_plane = object(
         "EmbeddedControlPlane",
         V1Beta1,
-        json!({"machineTemplate": {"spec": {"infrastructureRef": {"apiGroup": "x.example.com", "kind": "Box", "name": "m"}}}}),
+        json!({"machineTemplate": {"spec": {"infrastructureRef": {"apiGroup": "x.example.com", "kind": "Box",
+            "name": "m"}}}}),
         Value::Null,
     );
     let kind = EmbeddedKind::for_object(&control_plane).unwrap();

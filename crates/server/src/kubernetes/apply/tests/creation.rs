@@ -53,8 +53,8 @@ async fn an_object_of_another_owner_is_not_written() {
     script.get(&brain(), &[], existing("20", json!({label::CLUSTER_NAME: "other"})));
     let error = create_brain(&script).await.error.unwrap();
     assert!(!error.is_conflict(), "it is not tried again at once");
-    let want = "KubeadmControlPlane ns/brain belongs to Cluster \"other\" (label cluster.x-k8s.io/cluster-name), so it cannot \
-                belong to Cluster \"blade\"";
+    let want = "KubeadmControlPlane ns/brain belongs to Cluster \"other\" (label cluster.x-k8s.io/cluster-name), so it \
+                cannot belong to Cluster \"blade\"";
     assert!(error.to_string().starts_with(want), "{error}");
     // An object that gets another owner between two attempts is left to it.
     let script = collision();
@@ -98,7 +98,8 @@ async fn a_replacement_of_a_template_is_a_new_object_as_well() {
     let script = Script::default();
     script.expect(&Method::PATCH, &cells, &["\"resourceVersion\":\"1\""], ScriptedAnswer::error(409, "Conflict"));
     let other_set = json!({label::CLUSTER_NAME: "blade", label::DEPLOYMENT_NAME: "md"});
-    let found = json!({"metadata": {"namespace": "ns", "name": "cells", "uid": "u", "resourceVersion": "3", "labels": other_set}});
+    let found = json!({"metadata": {"namespace": "ns", "name": "cells", "uid": "u", "resourceVersion": "3",
+        "labels": other_set}});
     script.get(&cells, &[], ScriptedAnswer::ok(found));
     let outcome = carry_out(&script, vec![step(StepAction::Rotate, TopologyPart::ControlPlaneMachines, "cells")]).await;
     assert!(outcome.error.unwrap().to_string().contains("belongs to MachineDeployment \"md\" of the same topology"));

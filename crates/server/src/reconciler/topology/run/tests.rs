@@ -116,12 +116,12 @@ fn chain(world: &World, length: usize) -> Result<usize, Failure> {
 #[tokio::test]
 async fn a_run_ends_when_facts_are_still_missing_after_the_last_round() {
     let reconciler = reconciler();
-    let asked = async |length| {
+    let requested = async |length| {
         let gathered = reconciler.gathered(World::new(Arc::default()), move |world| chain(world, length)).await;
         gathered.map(|(found, mut world)| (found, chain(&world, length), world.take_needs().len()))
     };
-    assert_eq!(asked(255).await, Ok((255, Ok(255), 0)), "the world comes back with all answers");
-    let endless = asked(256).await.unwrap_err().to_string();
+    assert_eq!(requested(255).await, Ok((255, Ok(255), 0)), "the world comes back with all answers");
+    let endless = requested(256).await.unwrap_err().to_string();
     assert_eq!(endless, "facts are still missing after 256 rounds: GeneratePatches of e255 for Cluster ns/one");
     assert_eq!(reconciler.turns.available_permits(), 1);
 }
