@@ -209,6 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn scales_are_reviewed_as_by_the_manifests() {
+        // DEC-113
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/webhooks/webhooks.yaml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let documents = yaml::documents(&text).into_iter().map(|document| document.unwrap().value);
+        let webhooks = documents.flat_map(|document| document["webhooks"].as_array().unwrap().clone());
+        let scale = webhooks.into_iter().find(|webhook| webhook["name"] == SCALE).unwrap();
+        let resources: Vec<String> = SCALED.iter().map(|resource| format!("{resource}/scale")).collect();
+        assert_eq!(
+            scale["rules"],
+            json!([{"apiGroups": [GROUP], "apiVersions": ["v1beta2"], "operations": ["UPDATE"],
+            "resources": resources, "scope": "Namespaced"}])
+        );
+        assert_eq!(scale["clientConfig"]["service"]["path"], scales::PATH);
+        assert_eq!(scale["failurePolicy"], "Ignore");
+    }
+
+    #[test]
     fn a_write_is_sent_to_the_webhooks_that_select_it() {
         let admission = InProcess::new(Router::new(), false);
         for (phase, version, resource, subresource, operation, want) in [

@@ -89,6 +89,6 @@ pub(super) fn run(options: &RenderArgs) -> Result<ExitCode> {
 fn notes(warnings: &[String], trace: &Trace) -> Vec<String> {
     let undefined = trace.undefined.iter().map(ToString::to_string);
     let not_asked = trace.not_asked.iter().map(|call| format!("not complete: {call}"));
-    let lost = trace.lost.iter().map(ToString::to_string);
-    warnings.iter().cloned().chain(undefined).chain(lost).chain(not_asked).collect()
+    let ineffective = trace.ineffective.iter().map(ToString::to_string);
+    warnings.iter().cloned().chain(undefined).chain(ineffective).chain(not_asked).collect()
 }

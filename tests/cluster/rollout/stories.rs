@@ -12,6 +12,7 @@ use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, MADE, Manager,
 on_both![
     a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more,
     workers_are_scaled_added_and_removed,
+    a_pool_of_an_autoscaler_has_its_minimum_until_it_is_scaled,
     a_variable_changes_objects_in_place_and_gives_templates_new_names,
     an_edited_template_of_a_class_rolls_every_cluster_of_the_class,
     health_checks_come_and_go,
@@ -120,6 +121,57 @@ async fn workers_are_scaled_added_and_removed(site: Site) {
     site.until("green is gone", || async { deployment(&site, "demo", "green").await.is_none().then_some(()) }).await;
     site.reconciled("demo").await;
     assert_eq!(owned(&site, CORE, "MachineHealthCheck").await.len(), 3, "one of the control plane, one of each worker");
+    manager.stop().await;
+}
+
+async fn a_pool_of_an_autoscaler_has_its_minimum_until_it_is_scaled(site: Site) {
+    // DEC-114, DS-31, DS-36
+    const NAME: &str = "topology.cluster.x-k8s.io/pool-name";
+    let (manager, _wire) = rolled_out(&site).await;
+    let pool = async |name: &str| {
+        let pools = site.list(CORE, "MachinePool").await;
+        pools.into_iter().find(|pool| pool["metadata"]["labels"][NAME] == name)
+    };
+    let replicas = async |name: &str| pool(name).await.map(|pool| pool["spec"]["replicas"].clone());
+    let sizes = |least: &str| {
+        json!({
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": least,
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "5",
+        })
+    };
+    // The replicas of one pool leave the topology; another one is new.
+    site.change("demo", |topology| {
+        let pools = topology["workers"]["machinePools"].as_array_mut().unwrap();
+        let mut new = pools[0].clone();
+        for (pool, least) in [(&mut pools[0], "1"), (&mut new, "3")] {
+            pool.as_object_mut().unwrap().remove("replicas");
+            pool["metadata"]["annotations"] = sizes(least);
+        }
+        new["name"] = json!("new");
+        pools.push(new);
+    })
+    .await;
+    site.until("the new pool has its minimum", async || (replicas("new").await? == 3).then_some(())).await;
+    site.reconciled("demo").await;
+    assert_eq!(replicas("pool").await, Some(json!(2)), "it keeps its number");
+    for name in ["pool", "new"] {
+        let scaled = Patch::Merge(json!({"spec": {"replicas": 4}}));
+        let name = text(&pool(name).await.unwrap(), "/metadata/name");
+        let autoscaler = PatchParams { field_manager: Some("autoscaler".to_owned()), ..PatchParams::default() };
+        site.api(CORE, "MachinePool").patch(&name, &autoscaler, &scaled).await.unwrap();
+    }
+    site.change("demo", |topology| {
+        for pool in topology["workers"]["machinePools"].as_array_mut().unwrap() {
+            pool["metadata"]["labels"] = json!({"team": "a"});
+        }
+    })
+    .await;
+    for name in ["pool", "new"] {
+        let has_label = async || (pool(name).await?["metadata"]["labels"]["team"] == "a").then_some(());
+        site.until("the topology writes the pool", has_label).await;
+        assert_eq!(replicas(name).await, Some(json!(4)), "{name}");
+    }
+    site.reconciled("demo").await;
     manager.stop().await;
 }
 

@@ -184,8 +184,8 @@ impl ClusterReport {
         let unknown = unknown_variables_of(cluster, after.facts()).into_iter();
         let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
-        let lost = outcome.trace.lost.iter().map(ToString::to_string);
-        let of_patches = undefined.chain(lost);
+        let ineffective = outcome.trace.ineffective.iter().map(ToString::to_string);
+        let of_patches = undefined.chain(ineffective);
         ClusterReport {
             group: None,
             namespace: cluster.namespace.clone(),

@@ -125,7 +125,9 @@ fn class(cluster: &Cluster, world: &World) -> Result<Arc<Class>, Failure> {
     let (generation, observed) = (class.metadata.generation, class.status.observed_generation);
     if generation != observed {
         let unresolved = class.status.conditions.iter().find(|condition| {
-            condition.r#type == "RefVersionsUpToDate" && condition.status == "Unknown" && !condition.message.is_empty()
+            (&*condition.r#type, &*condition.status) == ("RefVersionsUpToDate", "Unknown")
+                && condition.observed_generation == generation
+                && !condition.message.is_empty()
         });
         let reason = unresolved.map(|condition| format!(": {}", condition.message)).unwrap_or_default();
         return Err(not_ready(format!(

@@ -22,9 +22,14 @@ pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub enum References {
     /// All references were resolved; the listed ones name an outdated version (CCR-05).
     Checked(Vec<OutdatedReference>),
-    /// Some references could not be resolved. Definitions and templates that do not exist are listed; other reasons
-    /// are in the log, since errors of an API server may change with each attempt.
-    Failed(Vec<String>),
+    /// Some references could not be resolved.
+    Failed {
+        /// The definitions and templates that do not exist.
+        missing: Vec<String>,
+        /// Whether others failed for another reason, which is in the log: errors of an API server may change with each
+        /// attempt.
+        has_others: bool,
+    },
     /// Some references cannot become part of a URL, for these reasons (DEC-45).
     Malformed(Vec<String>),
 }
@@ -193,10 +198,12 @@ impl StatusBuilder<'_> {
     fn note_references(&mut self, references: &References) {
         const TYPE: &str = "RefVersionsUpToDate";
         match references {
-            References::Failed(missing) => {
+            References::Failed { missing, has_others } => {
+                let log = "Please check the logs of the controller for errors";
+                let reason = has_others.then_some(". For others, see the log of the controller").unwrap_or_default();
                 let message = match missing.is_empty() {
-                    true => "Please check the logs of the controller for errors".to_owned(),
-                    false => cut(&format!("Some references cannot be resolved: {}", missing.join("; "))),
+                    true => log.to_owned(),
+                    false => cut(&format!("Some references cannot be resolved: {}{reason}", missing.join("; "))),
                 };
                 self.set(&condition(TYPE, "Unknown", "InternalError", message.clone()));
                 self.set_legacy(&condition(TYPE, "Unknown", "InternalError", message), None);

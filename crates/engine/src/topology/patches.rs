@@ -28,7 +28,8 @@ use std::sync::Arc;
 pub use document::patched;
 pub(in crate::topology) use trace::summary;
 pub use trace::{
-    ItemName, LostChange, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace, Undefined,
+    IneffectiveChange, ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, SkipReason, Skipped, Trace,
+    Undefined,
 };
 
 use compiler::{CompiledPatch, CompiledPatches};
@@ -84,8 +85,12 @@ pub fn apply(
         run.validate(position, patch)?;
     }
     let PatchRun { items, mut trace, .. } = run;
-    let changed = items.into_iter().filter_map(|item| {
-        let document = item.document.filter(|document| document.is_changed)?;
+    let changed = items.into_iter().filter_map(|mut item| {
+        let document = item.document.take().filter(|document| document.is_changed)?;
+        let uncopied = copy_back::uncopied(item.slot, &document, || item.unpatched());
+        for change in document.ineffective.iter().chain(&uncopied) {
+            trace.note_ineffective(change, item.slot.is_template(), &item.name);
+        }
         Some((item.slot, document, item.name))
     });
     let changed: Vec<_> = changed.collect();
@@ -93,7 +98,7 @@ pub fn apply(
     let mut shared = SharedValues::default();
     for (slot, document, name) in changed {
         if let Some(object) = slot.desired_mut(desired) {
-            copy_back::copy_back(slot, document, object, &name, &mut trace)?;
+            copy_back::copy_back(slot, document, object, &name, &mut trace.skipped)?;
             object.object.share(&mut shared);
         }
     }

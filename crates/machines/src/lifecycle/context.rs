@@ -70,6 +70,11 @@ impl<'a> StepContext<'a> {
         Err(StepError::NotListed(kind.clone()))
     }
 
+    /// Whether the objects of a kind are known. Unlike a lookup, it does not make the step wait for them.
+    pub(crate) fn is_listed(&self, kind: &GroupKind) -> bool {
+        self.objects.is_listed(kind)
+    }
+
     /// One object of the management cluster.
     ///
     /// # Errors

@@ -128,6 +128,7 @@ lenient! {
         pub status: String,
         pub reason: String,
         pub message: String,
+        pub observed_generation: i64,
     }
 }
 

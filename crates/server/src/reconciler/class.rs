@@ -232,7 +232,7 @@ impl ClassReconciler {
         let overload = overload.map(|overload| overload.because(failures.join("; ")));
         let references = match (failures.is_empty(), malformed.is_empty()) {
             (true, _) => References::Checked(all_outdated),
-            (false, true) => References::Failed(missing),
+            (false, true) => References::Failed { has_others: missing.len() < failures.len(), missing },
             (false, false) => References::Malformed(malformed),
         };
         Ok(ResolvedReferences { references, failures, overload, took_any })

@@ -17,7 +17,7 @@ use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
 use engine::topology::worker::WorkerKind;
 use golang::json;
-use model::hub::{Cluster, GROUP, ObjectKey};
+use model::hub::{Cluster, GROUP, ObjectKey, paths};
 use model::wire::review::{AdmissionRequest, AdmissionResponse};
 use model::world::Found;
 use schema::field::Path;
@@ -80,15 +80,19 @@ impl ReviewHandler {
         };
         let Found::Yes(cluster) = facts.cluster(&set.cluster) else { return None };
         let replicas = replicas(&cluster, kind, &set.name).filter(|replicas| i64::from(*replicas) != wanted)?;
+        if cluster.metadata.is_being_deleted() {
+            return None;
+        }
+        let when = if cluster.is_paused() { " once the Cluster is no longer paused" } else { "" };
         facts.scope().has(&cluster.metadata).then(|| {
             let field = match kind {
-                WorkerKind::MachineDeployment => "spec.topology.workers.machineDeployments",
-                WorkerKind::MachinePool => "spec.topology.workers.machinePools",
+                WorkerKind::MachineDeployment => paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS,
+                WorkerKind::MachinePool => paths::cluster::TOPOLOGY_MACHINE_POOLS,
             };
             let field = Path::new(field).key(&set.name).child("replicas");
             format!(
-                "the replicas of {} {key} will be {replicas} again, as the topology of Cluster {} sets them: change \
-                 {field} of the Cluster instead",
+                "the replicas of {} {key} will be {replicas} again{when}, as the topology of Cluster {} sets them: \
+                 change {field} of the Cluster instead",
                 kind.name(),
                 set.cluster
             )

@@ -223,16 +223,16 @@ pub(super) fn autoscaler_sizes<'a>(
 }
 
 /// The annotations with the sizes of an autoscaler: minimum and maximum.
-const SIZES: [&str; 2] = [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE];
+pub(super) const SIZES: [&str; 2] = [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE];
 
 fn sizes(metadata: &TopologyMetadata) -> [Option<&str>; 2] {
     SIZES.map(|name| metadata.annotations.get(name))
 }
 
-/// The minimum of an autoscaler, if it is a number.
-pub(super) fn autoscaler_minimum(metadata: &TopologyMetadata) -> Option<i32> {
-    let [least, _] = sizes(metadata);
-    decimal_integer(least?).and_then(|size| i32::try_from(size).ok())
+/// Whether a worker set has both sizes of an autoscaler, of its own or of its class.
+pub(super) fn has_both_sizes(own: &TopologyMetadata, class: Option<&TopologyMetadata>) -> bool {
+    let has = |name: &str| [Some(own), class].into_iter().flatten().any(|one| one.annotations.contains_key(name));
+    SIZES.iter().all(|name| has(name))
 }
 
 fn check_sizes(metadata: &TopologyMetadata, path: &Path, found: &mut Findings) {

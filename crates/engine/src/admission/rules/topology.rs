@@ -10,7 +10,7 @@ use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use golang::version::KubeVersion;
 use model::hub::naming::decimal_integer;
-use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation, paths};
+use model::hub::{Cluster, Kind, ObjectKey, Topology, TopologyMetadata, VariableValue, annotation, paths};
 use model::world::{Class, Found, is_settled};
 use schema::field::{Findings, Path, RuleId, a_few};
 
@@ -47,7 +47,7 @@ const AGAINST_CLASS: &[ClassifiedRule] = rules![
     "CL-V-057" => machine_pools_have_a_class_and_a_name,
     "CL-V-058" => control_plane_health_check_can_work,
     "CL-V-059" => machine_deployment_health_checks_can_work,
-    "DEC-114" => machine_pools_start_with_their_minimum,
+    "DEC-114" => replicas_are_left_to_an_autoscaler,
 ];
 
 const AUTOSCALER: RuleId = "CL-V-070";
@@ -183,7 +183,7 @@ fn version_is_semver(change: &TopologyChange<'_>, found: &mut Findings) {
     if let Err(error) = KubeVersion::parse_strict(number) {
         let detail = match number {
             // Defaulting turns an empty version into this one (CL-D-002).
-            "" => "name the version behind the \"v\" that it begins with, as in v1.33.0".to_owned(),
+            "" => "set a version that begins with \"v\", such as v1.33.0".to_owned(),
             _ => format!("must be a full semantic version such as v1.33.0: {error}"),
         };
         found.invalid(version_path(), &**text, detail);
@@ -314,23 +314,42 @@ fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &
     workers(entries, &Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS), &classes, change.key, found);
 }
 
-/// Each machine pool without replicas has as many machines as its autoscaler keeps, or as before (DEC-114).
-fn machine_pools_start_with_their_minimum(change: &ClassifiedChange<'_>, found: &mut Findings) {
+/// Worker sets keep the number of their machines when the topology no longer sets it (DEC-114). Admission gives a set
+/// without replicas one machine, unless it has both sizes of an autoscaler.
+fn replicas_are_left_to_an_autoscaler(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let ClassifiedChange { change, class, .. } = change;
-    let old = change.old.and_then(Cluster::topology).map(|topology| &topology.workers.machine_pools);
-    for pool in change.topology.workers.machine_pools.iter().filter(|pool| pool.replicas.is_none()) {
-        let before = old.and_then(|old| old.iter().find(|before| before.name == pool.name));
-        let class = class.spec.machine_pool_class(&pool.class).map(|class| &class.metadata);
-        let mut metadata = [Some(&pool.metadata), class].into_iter().flatten();
-        let (wanted, reason) = match before {
-            None => (metadata.find_map(shared::autoscaler_minimum), "starts with 1 machine"),
-            Some(before) => (before.replicas, "goes back to 1 machine"),
-        };
-        if let Some(wanted) = wanted.filter(|wanted| *wanted > 1) {
-            let path = machine_pool(&pool.name);
-            let when = if before.is_none() { "once it exists" } else { "afterwards" };
-            found.warn(format!("{path}: without replicas the pool {reason}: scale the MachinePool to {wanted} {when}"));
-        }
+    let Some(old) = change.old.and_then(Cluster::topology).map(|topology| &topology.workers) else { return };
+    let workers = &change.topology.workers;
+    for set in workers.machine_deployments.iter().filter(|set| set.replicas.is_none()) {
+        let before = old.machine_deployments.iter().find(|before| before.name == set.name);
+        let class = class.spec.machine_deployment_class(&set.class).map(|class| &class.metadata);
+        let had = before.and_then(|before| before.replicas);
+        lost_replicas(had, (&set.metadata, class), || machine_deployment(&set.name), found);
+    }
+    for set in workers.machine_pools.iter().filter(|set| set.replicas.is_none()) {
+        let before = old.machine_pools.iter().find(|before| before.name == set.name);
+        let class = class.spec.machine_pool_class(&set.class).map(|class| &class.metadata);
+        let had = before.and_then(|before| before.replicas);
+        lost_replicas(had, (&set.metadata, class), || machine_pool(&set.name), found);
+    }
+}
+
+/// A warning for a set that had replicas, with its metadata and that of its class.
+fn lost_replicas(
+    had: Option<i32>,
+    (own, class): (&TopologyMetadata, Option<&TopologyMetadata>),
+    path: impl FnOnce() -> Path,
+    found: &mut Findings,
+) {
+    if let Some(had) = had.filter(|had| *had != 1)
+        && !shared::has_both_sizes(own, class)
+    {
+        let [least, most] = shared::SIZES;
+        found.warn(format!(
+            "{}: without replicas the set gets 1 machine instead of {had}: keep replicas, or leave them to an \
+             autoscaler with the annotations {least} and {most}",
+            path()
+        ));
     }
 }
 

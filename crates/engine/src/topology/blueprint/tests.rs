@@ -60,9 +60,17 @@ fn a_class_is_used_once_it_is_ready() {
         (
             json!({"conditions": [
                 {"type": "VariablesReady", "status": "True"},
-                {"type": "RefVersionsUpToDate", "status": "Unknown", "message": "there is no such kind"},
+                {"type": "RefVersionsUpToDate", "status": "Unknown", "message": "there is no such kind",
+                    "observedGeneration": 1},
             ]}),
             Some("its generation 1 is not reconciled yet; the last reconciled generation is 0: there is no such kind"),
+        ),
+        (
+            json!({"conditions": [
+                {"type": "VariablesReady", "status": "True"},
+                {"type": "RefVersionsUpToDate", "status": "Unknown", "message": "of before", "observedGeneration": 0},
+            ]}),
+            Some("its generation 1 is not reconciled yet; the last reconciled generation is 0"),
         ),
     ] {
         let scene = Scene::new().at("ClusterClass", "/status", status.clone());

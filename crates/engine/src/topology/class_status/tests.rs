@@ -118,7 +118,7 @@ fn outdated_references_are_named_and_block_nothing() {
 fn references_that_fail_keep_the_observed_generation() {
     // CCR-10, CCR-11
     let class = class(json!({"variables": variables()}), json!({"observedGeneration": 2}));
-    let status = reconciled(&class, &References::Failed(Vec::new()), &settled(&class), NOW);
+    let status = reconciled(&class, &failed(&[], true), &settled(&class), NOW);
     assert_eq!(status["observedGeneration"], 2);
     let condition = find(&status["conditions"], "RefVersionsUpToDate");
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("Unknown"), &json!("InternalError")));
@@ -128,12 +128,20 @@ fn references_that_fail_keep_the_observed_generation() {
     assert_eq!(find(&status["conditions"], "VariablesReady")["status"], "True");
     assert_eq!(status["variables"].as_array().unwrap().len(), 2);
     // What does not exist is named.
-    let missing = ["CustomResourceDefinition a.example.com does not exist".to_owned(), "b".to_owned()];
-    let status = reconciled(&class, &References::Failed(missing.to_vec()), &settled(&class), NOW);
+    let missing = ["CustomResourceDefinition a.example.com does not exist", "b"];
+    let status = reconciled(&class, &failed(&missing, false), &settled(&class), NOW);
     let message = "Some references cannot be resolved: CustomResourceDefinition a.example.com does not exist; b";
     for conditions in [&status["conditions"], &status["deprecated"]["v1beta1"]["conditions"]] {
         assert_eq!(find(conditions, "RefVersionsUpToDate")["message"], message);
     }
+    let status = reconciled(&class, &failed(&["a"], true), &settled(&class), NOW);
+    let message = "Some references cannot be resolved: a. For others, see the log of the controller";
+    assert_eq!(find(&status["conditions"], "RefVersionsUpToDate")["message"], message);
+}
+
+/// References of which these do not exist.
+fn failed(missing: &[&str], has_others: bool) -> References {
+    References::Failed { missing: missing.iter().map(|reason| (*reason).to_owned()).collect(), has_others }
 }
 
 #[test]
@@ -160,8 +168,8 @@ fn classes_with_discovered_variables_keep_their_old_variables() {
 #[test]
 fn reconciling_again_changes_nothing_and_times_are_those_of_changes() {
     let mut class = class(json!({"variables": variables()}), json!({}));
-    class["status"] = reconciled(&class, &References::Failed(Vec::new()), &settled(&class), EARLIER);
-    let failed = References::Failed(Vec::new());
+    class["status"] = reconciled(&class, &failed(&[], true), &settled(&class), EARLIER);
+    let failed = failed(&[], true);
     assert_eq!(reconciled(&class, &failed, &settled(&class), NOW), class["status"], "nothing changed");
     class["status"] = reconciled(&class, &up_to_date(), &settled(&class), NOW);
     let times = |list: &Value, names: [&str; 2]| names.map(|name| find(list, name)["lastTransitionTime"].clone());
@@ -277,7 +285,7 @@ fn a_status_of_any_shape_causes_no_panic() {
         json!({"conditions": [5, null, {"type": 5}], "deprecated": {"v1beta1": {"conditions": {"a": 1}}}}),
     ] {
         let class = json!({"metadata": {}, "spec": {"variables": [5, {"name": 5}, {"schema": 1}]}, "status": status});
-        let _ = reconciled(&class, &References::Failed(Vec::new()), &ClassVariables::Settled(Vec::new()), NOW);
+        let _ = reconciled(&class, &failed(&[], true), &ClassVariables::Settled(Vec::new()), NOW);
         let _ = (with_paused(&class, NOW), reports_paused(&class), is_paused(&class));
         let _ = with_status(&class.to_string());
     }

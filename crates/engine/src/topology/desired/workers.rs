@@ -117,7 +117,8 @@ impl WorkerPlan<'_> {
                 health_check::for_machine_deployment(basis, &name, topology, class, paths)?
             }
             WorkerFields::Pool(topology, class) => {
-                machine_pool::add_fields(&mut worker, topology, class, self.layers())?;
+                let current = current.map(|current| &*current.object);
+                machine_pool::add_fields(&mut worker, topology, class, current, self.layers())?;
                 None
             }
         };
@@ -237,6 +238,7 @@ mod tests {
 
     use super::*;
     use crate::topology::testing::Scene;
+    use model::hub::TOPOLOGY_MANAGER;
 
     const BOTH: [(WorkerKind, &str, &str); 2] = [
         (WorkerKind::MachineDeployment, "machineDeployments", "topology.cluster.x-k8s.io/deployment-name"),
@@ -464,6 +466,54 @@ mod tests {
                 assert_eq!(desired.desired().workers(kind)[0].worker.object.at("spec.replicas"), Some(&replicas));
             }
         }
+    }
+
+    /// A pool with the sizes of an autoscaler, from 2 to 5.
+    fn autoscaled(scene: Scene) -> Scene {
+        let sizes = json!({annotation::AUTOSCALER_MIN_SIZE: "2", annotation::AUTOSCALER_MAX_SIZE: "5"});
+        scene.at("Cluster", "/spec/topology/workers/machinePools/0/metadata", json!({"annotations": sizes}))
+    }
+
+    fn replicas_of_pool(scene: &Scene) -> Option<i64> {
+        scene.desired().machine_pools[0].worker.object.replicas()
+    }
+
+    #[test]
+    fn a_pool_of_an_autoscaler_has_its_minimum_until_another_manager_changes_it() {
+        // DEC-72, DS-31, DS-36
+        let new = autoscaled(Scene::new());
+        assert_eq!(replicas_of_pool(&new), Some(2));
+        let created = new.applied();
+        assert_eq!(replicas_of_pool(&created), Some(2), "it is not removed again");
+        // Replicas that leave the topology stay, within the sizes.
+        for (had, want) in [(1, 2), (4, 4), (9, 5)] {
+            let set = Scene::new().at("Cluster", "/spec/topology/workers/machinePools/0/replicas", json!(had));
+            let left = set.applied().at("Cluster", "/spec/topology/workers/machinePools/0/replicas", Value::Null);
+            assert_eq!(replicas_of_pool(&autoscaled(left.clone())), Some(want), "{had}");
+            assert_eq!(replicas_of_pool(&left), None, "{had}: there are no sizes");
+        }
+        // The autoscaler has written them.
+        let managed = |manager: &str, operation: &str| {
+            json!([{"manager": manager, "operation": operation, "apiVersion": "cluster.x-k8s.io/v1beta2",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}])
+        };
+        for (managers, want) in [
+            (managed(TOPOLOGY_MANAGER, "Apply"), Some(3)),
+            (managed(TOPOLOGY_MANAGER, "Update"), None),
+            (managed("cluster-autoscaler", "Update"), None),
+            (json!([]), None),
+        ] {
+            let scaled = created.clone().at("MachinePool", "/spec/replicas", json!(3));
+            let scaled = scaled.at("MachinePool", "/metadata/managedFields", managers.clone());
+            assert_eq!(replicas_of_pool(&scaled), want, "{managers}");
+        }
+        // A size that is no number, which admission denies.
+        let broken = created.at(
+            "Cluster",
+            "/spec/topology/workers/machinePools/0/metadata/annotations",
+            json!({annotation::AUTOSCALER_MIN_SIZE: "few", annotation::AUTOSCALER_MAX_SIZE: "5"}),
+        );
+        assert_eq!(replicas_of_pool(&broken), None);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::document::{Document, PatchMark, is_below};
+use super::document::{Document, PatchMark, differing_members, is_below};
 use super::items::ItemSlot;
-use super::trace::{ItemName, SkipReason, Skipped, Trace};
+use super::trace::{ItemName, SkipReason, Skipped};
 use crate::topology::desired::DesiredObject;
 use crate::topology::field_path::{self, FieldPath};
 use crate::topology::origin::{Mark, Origin};
@@ -54,7 +54,47 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 
-/// Copies the changes of an item to its object, and records their patches, and those without effect.
+/// The changes of an item in fields that are not copied, with the patches that made them (PE-25, PE-26, PE-28).
+pub(super) fn uncopied(slot: ItemSlot, document: &Document, unpatched: impl FnOnce() -> Value) -> Vec<PatchMark> {
+    let places = copied_fields(slot);
+    // Most patches change copied fields alone.
+    if document.marks.iter().all(|change| places.iter().any(|(from, _)| is_strictly_below(&change.path, from))) {
+        return Vec::new();
+    }
+    let (before, after) = (unpatched(), &document.value);
+    let part = |document: &Value, path: &str| document.pointer(path).cloned().unwrap_or_default();
+    let differences = |path: &str, besides: &[&str]| {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        differing_members(path, &part(&before, &pointer), &part(after, &pointer), besides)
+    };
+    let mut paths = differences("spec", &["template"]);
+    paths.extend(differences("spec.template", &["spec", "metadata"]));
+    paths.extend(differences("spec.template.metadata", &["labels", "annotations"]));
+    if !slot.is_template() {
+        paths.extend(differences("metadata.labels", &[]));
+        paths.extend(differences("metadata.annotations", &[]));
+    }
+    let is_there = |document: &Value, pointer: &str| document.pointer(pointer).is_some_and(|value| !value.is_null());
+    let gone = places.iter().map(|(from, _)| *from).filter(|from| {
+        let pointer = format!("/{}", from.replace('.', "/"));
+        is_there(&before, &pointer) && !is_there(after, &pointer)
+    });
+    paths.extend(gone.map(str::to_owned));
+    let origin = |path: &str| document.last_origin(path).cloned();
+    paths.into_iter().filter_map(|path| Some(PatchMark { origin: origin(&path)?, path })).collect()
+}
+
+/// Whether a path is below another one.
+fn is_strictly_below(path: &str, above: &str) -> bool {
+    path != above && is_below(path, above)
+}
+
+/// The fields that are copied from an item (PE-25, PE-26).
+fn copied_fields(slot: ItemSlot) -> &'static [CopiedField] {
+    if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS }
+}
+
+/// Copies the changes of an item to its object, and records their patches.
 ///
 /// # Errors
 /// When a preserved value cannot be restored in the patched object.
@@ -63,14 +103,10 @@ pub(super) fn copy_back(
     document: Document,
     desired: &mut DesiredObject,
     item: &Arc<ItemName>,
-    trace: &mut Trace,
+    skipped: &mut Vec<Skipped>,
 ) -> Result<(), WrongType> {
-    let Document { mut value, marks, lost, .. } = document;
-    let is_template = slot.is_template();
-    let places: &[CopiedField] = if is_template { &OF_TEMPLATES } else { &OF_OBJECTS };
-    let is_not_copied = |change: &&PatchMark| places.iter().all(|(from, _)| change.at_place(from).is_none());
-    let lost = lost.iter().chain(marks.iter().filter(is_not_copied));
-    lost.for_each(|change| trace.note_lost(change, item, is_template));
+    let Document { mut value, marks, .. } = document;
+    let places = copied_fields(slot);
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {
@@ -85,7 +121,7 @@ pub(super) fn copy_back(
     for kept in &kept {
         kept.restore(&mut desired.object)?;
     }
-    note(desired, changes, &kept, item, &mut trace.skipped);
+    note(desired, changes, &kept, item, skipped);
     Ok(())
 }
 

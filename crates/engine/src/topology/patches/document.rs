@@ -2,6 +2,7 @@
 //! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC
 //! 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
@@ -27,6 +28,8 @@ const MAX_PATCHED: usize = 32 << 20;
 const MAX_OPERATIONS: usize = 20_000;
 /// Maximum bytes of documents and marks that are copied to undo changes of other fields.
 const MAX_SCRATCH: usize = 64 << 20;
+/// Maximum number of changes without effect that are kept for a document.
+const MAX_INEFFECTIVE: usize = 20;
 /// Approximate bytes of a mark.
 const MARK: usize = 256;
 /// The weight of a mark. There are fewer copies of it than of an object.
@@ -140,8 +143,8 @@ pub(super) struct Document {
     pub value: Value,
     /// The changes and their patches, the latest last, as paths of the document.
     pub marks: Vec<PatchMark>,
-    /// Changes of fields that patches cannot change, which are lost (PE-21).
-    pub lost: Vec<PatchMark>,
+    /// The first changes of fields that patches cannot change, without effect (PE-21).
+    pub ineffective: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
     /// The weight of added values minus the weight of removed values.
@@ -162,7 +165,7 @@ impl Document {
         Document {
             value,
             marks: Vec::new(),
-            lost: Vec::new(),
+            ineffective: Vec::new(),
             is_changed: false,
             grown: Weight::default(),
             counted: Weight::default(),
@@ -185,8 +188,20 @@ impl Document {
 
     /// Runs `act` on a copy, and copies the fields back that patches can change (PE-21).
     pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
+        // They are no part of the copy, whose size is bounded.
+        let ineffective = std::mem::take(&mut self.ineffective);
         let mut scratch = self.clone();
-        act(&mut scratch)?;
+        let done = act(&mut scratch);
+        self.ineffective = ineffective;
+        done?;
+        for path in changes_outside_places(&self.value, &scratch.value) {
+            if self.ineffective.len() < MAX_INEFFECTIVE
+                && let Some(origin) = scratch.last_origin(&path)
+            {
+                let origin = origin.clone();
+                self.ineffective.push(PatchMark { path, origin });
+            }
+        }
         let mut marks = Vec::new();
         for (path, place) in PLACES {
             let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
@@ -197,8 +212,6 @@ impl Document {
                 put(&mut self.value, path, value);
             }
         }
-        let is_lost = |change: &PatchMark| PLACES.iter().all(|(path, _)| change.at_place(path).is_none());
-        self.lost.extend(scratch.marks.into_iter().filter(is_lost));
         self.marks = marks;
         self.is_changed = scratch.is_changed;
         self.grown = scratch.grown;
@@ -231,6 +244,12 @@ impl Document {
         }
         allowance.take_scratch(self)?;
         self.within_places(|scratch| sent.apply(scratch, origin, allowance))
+    }
+
+    /// The origin of the last change above, at or below a path, or of the last change at all.
+    pub(super) fn last_origin(&self, path: &str) -> Option<&PatchOrigin> {
+        let change = self.marks.iter().rfind(|change| change.touches(path)).or(self.marks.last());
+        change.map(|change| &change.origin)
     }
 
     fn apply_one(
@@ -347,6 +366,11 @@ pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value
 }
 
 impl PatchMark {
+    /// Whether the change is above, at or below a path.
+    pub(super) fn touches(&self, path: &str) -> bool {
+        is_below(&self.path, path) || is_below(path, &self.path)
+    }
+
     /// The part of the change that is at or below a field.
     pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {
         match () {
@@ -362,6 +386,27 @@ impl PatchMark {
 /// Whether a path equals `above` or is below it.
 pub(super) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The differences of two documents outside of the fields that patches can change, and those of these fields that
+/// have gone (PE-28), as dotted paths.
+fn changes_outside_places(before: &Value, after: &Value) -> Vec<String> {
+    let mut paths = differing_members("", before, after, &["spec", "metadata"]);
+    let metadata = |document: &Value| document.get("metadata").cloned().unwrap_or_default();
+    paths.extend(differing_members("metadata", &metadata(before), &metadata(after), &["labels", "annotations"]));
+    let is_there = |document: &Value, place: &str| document.pointer(place).is_some_and(|value| !value.is_null());
+    let gone = PLACES.iter().filter(|(_, place)| is_there(before, place) && !is_there(after, place));
+    paths.extend(gone.map(|(path, _)| (*path).to_owned()));
+    paths
+}
+
+/// The members in which two objects differ, besides some names, as paths below `path`.
+pub(super) fn differing_members(path: &str, before: &Value, after: &Value, besides: &[&str]) -> Vec<String> {
+    let names = |value: &Value| value.as_object().into_iter().flat_map(Map::keys).cloned().collect::<BTreeSet<_>>();
+    let differs = |name: &String| !besides.contains(&&**name) && before.get(name) != after.get(name);
+    let names = names(before).into_iter().chain(names(after)).collect::<BTreeSet<_>>();
+    let path_of = |name: String| if path.is_empty() { name } else { format!("{path}.{name}") };
+    names.into_iter().filter(differs).map(path_of).collect()
 }
 
 /// Sets a value at a dotted path of a document, if its parents exist.

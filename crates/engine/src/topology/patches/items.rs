@@ -223,6 +223,11 @@ impl TemplateItem<'_> {
         }
     }
 
+    /// The copy of the template before any patch.
+    pub(super) fn unpatched(&self) -> Value {
+        copy(self.template, self.desired, self.slot.is_template())
+    }
+
     /// The copy of the template that is patched, each item's own.
     pub(super) fn document(&mut self) -> &mut Document {
         let (template, desired, is_template) = (self.template, self.desired, self.slot.is_template());

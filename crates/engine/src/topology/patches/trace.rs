@@ -18,36 +18,47 @@ pub struct Trace {
     pub undefined: Vec<Undefined>,
     /// Extensions that could not be called: the result lacks their patches.
     pub not_asked: Vec<NotAsked>,
-    /// Changes of fields that are not copied to the objects of the topology; the first ones.
-    pub lost: Vec<LostChange>,
+    /// Changes of fields that are not used, for each patch and template.
+    pub ineffective: Vec<IneffectiveChange>,
 }
 
-/// Maximum number of changes without effect in a trace.
-const LOST: usize = 20;
+/// Maximum number of paths of an [`IneffectiveChange`].
+const SHOWN_PATHS: usize = 5;
 
 impl Trace {
     /// Records a change without effect, once for each patch, template and path.
-    pub(super) fn note_lost(&mut self, change: &PatchMark, item: &Arc<ItemName>, is_template: bool) {
-        let path = shortened(&change.path).into_owned();
-        let is_known = |known: &LostChange| {
-            let same_template =
+    pub(super) fn note_ineffective(&mut self, change: &PatchMark, is_template: bool, item: &Arc<ItemName>) {
+        let is_of_same = |known: &&mut IneffectiveChange| {
+            let template =
                 (&known.item.template_kind, &known.item.template_name) == (&item.template_kind, &item.template_name);
-            known.path == path && known.patch == change.origin.patch && same_template
+            template && known.patch == change.origin.patch
         };
-        if self.lost.len() < LOST && !self.lost.iter().any(is_known) {
-            self.lost.push(LostChange { patch: change.origin.patch.clone(), item: item.clone(), path, is_template });
+        let path = shortened(&change.path).into_owned();
+        match self.ineffective.iter_mut().find(is_of_same) {
+            None => self.ineffective.push(IneffectiveChange {
+                patch: change.origin.patch.clone(),
+                item: item.clone(),
+                paths: vec![path],
+                has_more: false,
+                is_template,
+            }),
+            Some(known) if known.paths.contains(&path) => {}
+            Some(known) if known.paths.len() < SHOWN_PATHS => known.paths.push(path),
+            Some(known) => known.has_more = true,
         }
     }
 }
 
-/// A change of a field that is not copied to the objects of the topology (PE-21, PE-25, PE-26).
+/// Changes by a patch of fields of a template that are not used (PE-21, PE-25, PE-26, PE-28).
 #[derive(Clone, Debug, PartialEq)]
-pub struct LostChange {
+pub struct IneffectiveChange {
     pub patch: Arc<str>,
     /// The first item with such a change.
     pub item: Arc<ItemName>,
-    /// The path in the template, shortened.
-    pub path: String,
+    /// The first paths in the template, shortened.
+    pub paths: Vec<String>,
+    /// Whether there are other paths.
+    pub has_more: bool,
     /// Whether the item is a template of the topology, so that its own labels and annotations are used as well.
     pub is_template: bool,
 }
@@ -212,14 +223,18 @@ impl fmt::Display for Undefined {
     }
 }
 
-impl fmt::Display for LostChange {
+impl fmt::Display for IneffectiveChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<String> = self.paths.iter().map(|path| format!("{path:?}")).collect();
+        let others = if self.has_more { " and others" } else { "" };
         let metadata = if self.is_template { "metadata and spec.template.metadata" } else { "spec.template.metadata" };
         write!(
             f,
-            "patch {:?} changes {:?} of {}, which has no effect: only spec.template.spec and the labels and \
-             annotations of {metadata} are used",
-            self.patch, self.path, self.item
+            "patch {:?} changes {}{others} of {}, which has no effect: only changes in spec.template.spec and of labels \
+             and annotations in {metadata} are used",
+            self.patch,
+            paths.join(", "),
+            self.item
         )
     }
 }

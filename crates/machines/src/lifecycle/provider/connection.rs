@@ -98,10 +98,10 @@ fn infrastructure(
         return Ok(None);
     }
     let is_installed = is_running || EmbeddedKind::find(&kind.group, &kind.kind).is_some();
-    let found = match ctx.context.referenced(&to, owner.namespace()) {
-        Err(StepError::NotListed(_)) if !is_installed => None,
-        found => found?,
-    };
+    if !is_installed && !ctx.context.is_listed(&kind) {
+        return Ok(None);
+    }
+    let found = ctx.context.referenced(&to, owner.namespace())?;
     // Infrastructure that is being deleted removes its Nodes.
     Ok(found.filter(|object| !object.is_being_deleted()))
 }
@@ -122,7 +122,7 @@ mod tests {
     use crate::lifecycle::dispatch::next;
     use crate::lifecycle::fields::{items, set, text};
     use crate::lifecycle::objects::ObjectId;
-    use crate::lifecycle::settings::{MachineSettings, Timings};
+    use crate::lifecycle::settings::{MachineSettings, ProvidedKinds, Timings};
     use crate::lifecycle::simulator::MachineSimulator;
     use crate::lifecycle::step::StepOutcome;
     use crate::lifecycle::testing::{CLUSTER, cluster_key, core, fold_with, object};
@@ -253,6 +253,25 @@ mod tests {
             assert!(simulator.settle(10_000), "after {taken} steps");
             assert_eq!(registered(&simulator).0.len(), expected, "after {taken} steps");
         }
+    }
+
+    #[test]
+    fn a_machine_of_a_kind_that_is_not_installed_does_not_delay_the_connection() {
+        // CT-19.2
+        let mut simulator = whole();
+        simulator.settings.provides = ProvidedKinds::Everything;
+        let to = to("infrastructure.example.com", "AbsentMachine", "m");
+        simulator.make(core(
+            "Machine",
+            "m",
+            json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "data"}, "infrastructureRef": to}),
+        ));
+        simulator.restart();
+        let control_plane = simulator.find(&GroupKind::new(CONTROL_PLANE, "EmbeddedControlPlane"), "cp").unwrap();
+        let context = StepContext::new(&simulator.objects, &simulator.settings, simulator.now());
+        let outcome = next(context, &ObjectId::for_object(&control_plane));
+        let StepOutcome::Done(step) = outcome else { panic!("{outcome:?}") };
+        assert!(step.writes.iter().any(|write| matches!(write, ObjectWrite::Connect { up: true, .. })));
     }
 
     #[test]

@@ -86,6 +86,14 @@ async fn a_scale_that_the_topology_undoes_is_warned_of() {
         script.get(POOL, &[], pool_labels(of_cluster(&set)));
         assert_eq!(answer(&set, script, "machinepools", replicas).await, of_pool);
     }
+    let paused = set.clone().at("Cluster", "/spec/paused", json!(true));
+    let warned = answer(&paused, Script::default(), "machinedeployments", json!({"replicas": 5})).await;
+    assert!(
+        warned[0].as_str().unwrap().contains("will be 3 again once the Cluster is no longer paused, as"),
+        "{warned}"
+    );
+    let deleted = set.clone().at("Cluster", "/metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"));
+    assert_eq!(answer(&deleted, Script::default(), "machinedeployments", json!({"replicas": 5})).await, Value::Null);
     // The number that the topology sets is kept.
     assert_eq!(answer(&set, Script::default(), "machinedeployments", json!({"replicas": 3})).await, Value::Null);
     assert_eq!(answer(&set, Script::default(), "machinesets", json!({"replicas": 5})).await, Value::Null);

@@ -260,35 +260,63 @@ fn a_label_that_an_extension_adds_to_a_template_without_spec_removes_no_other() 
     }
 }
 
+/// The messages about changes without effect of an answer.
+fn ineffective(patches: &[(usize, &str, &str)]) -> Vec<String> {
+    let outcome = case().patches(json!([generating()])).answering([answer(patches)]).run().unwrap();
+    outcome.trace.ineffective.iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn changes_of_fields_that_are_not_used_are_listed() {
     // PE-21, PE-25, PE-26
-    let patch = r#"{"kind":"Other","metadata":{"labels":{"a":"b"}},
-        "spec":{"other":1,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"used":1}}}}"#;
-    let operation = r#"[{"op":"add","path":"/spec/other","value":1},{"op":"test","path":"/kind","value":"x"}]"#;
-    let items = |patches: &[(usize, &str, &str)]| {
-        let outcome = case().patches(json!([generating()])).answering([answer(patches)]).run().unwrap();
-        outcome.trace.lost.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let lost = items(&[(0, "JSONMergePatch", patch), (2, "JSONMergePatch", patch)]);
-    let of = |path: &str, of: &str, metadata: &str| {
+    let message = |paths: &str, template: &str, metadata: &str| {
         format!(
-            "patch \"x\" changes \"{path}\" of {of}, which has no effect: only spec.template.spec and the labels and \
-             annotations of {metadata} are used"
+            "patch \"x\" changes {paths} of {template}, which has no effect: only changes in spec.template.spec and of \
+             labels and annotations in {metadata} are used"
         )
     };
-    let cluster = |path: &str| of(path, "FooClusterTemplate cluster", "spec.template.metadata");
-    let machine = |path: &str| of(path, "FooMachineTemplate cp-machine", "metadata and spec.template.metadata");
+    let cluster = |paths: &str| message(paths, "FooClusterTemplate cluster", "spec.template.metadata");
+    let machine = |paths: &str| message(paths, "FooMachineTemplate cp-machine", "metadata and spec.template.metadata");
+    let patch = r#"{"kind":"Other","metadata":{"labels":{"a":"b"}},
+        "spec":{"other":1,"template":{"metadata":{"labels":{"a":"b"}},"spec":{"used":1}}}}"#;
     assert_eq!(
-        lost,
-        [cluster("kind"), cluster("spec.other"), cluster("metadata.labels.a"), machine("kind"), machine("spec.other")]
+        ineffective(&[(0, "JSONMergePatch", patch), (2, "JSONMergePatch", patch)]),
+        [cluster(r#""kind", "spec.other", "metadata.labels.a""#), machine(r#""kind", "spec.other""#)]
     );
-    // Other items of the same template change nothing, and there are not more than a few.
-    let operation = operation.replace("\"x\"", "\"FooMachineTemplate\"");
-    assert_eq!(items(&[(4, "JSONPatch", &operation), (6, "JSONPatch", &operation)]).len(), 1);
+    for (patch, paths) in [
+        (r#"[{"op":"add","path":"/metadata/finalizers","value":["x"]}]"#, r#""metadata.finalizers""#),
+        (r#"[{"op":"remove","path":"/spec/template/spec"}]"#, r#""spec.template.spec""#),
+        (r#"[{"op":"remove","path":"/spec"}]"#, r#""spec""#),
+        (
+            r#"[{"op":"add","path":"/spec/template","value":{"spec":{},"metadata":{"name":"n"},"other":1}}]"#,
+            r#""spec.template.other", "spec.template.metadata.name", "spec.template.metadata.labels""#,
+        ),
+    ] {
+        assert_eq!(ineffective(&[(2, "JSONPatch", patch)]), [machine(paths)], "{patch}");
+    }
+    // One message for all items of a template, with a few paths.
+    let operation = r#"[{"op":"add","path":"/spec/other","value":1}]"#;
+    assert_eq!(ineffective(&[(4, "JSONPatch", operation), (6, "JSONPatch", operation)]).len(), 1);
     let many: Vec<Value> =
         (0..50).map(|at| json!({"op": "add", "path": format!("/spec/field{at}"), "value": at})).collect();
-    assert_eq!(items(&[(0, "JSONPatch", &json!(many).to_string())]).len(), 20);
+    let many = ineffective(&[(0, "JSONPatch", &json!(many).to_string())]);
+    assert!(many.len() == 1 && many[0].contains(r#""spec.field12" and others of"#), "{many:?}");
+}
+
+#[test]
+fn what_stays_as_it_was_is_no_change_without_effect() {
+    // PE-21, PE-25, PE-26
+    let whole = r#"{"apiVersion":"infrastructure.example.com/v1","kind":"FooClusterTemplate","spec":{"template":{"spec":{"a":1}}}}"#;
+    let template = case().templates.iter().find(|one| one["kind"] == "FooClusterTemplate").unwrap().clone();
+    let whole = whole.replace("infrastructure.example.com/v1", template["apiVersion"].as_str().unwrap());
+    for (patch_type, patch) in [
+        ("JSONMergePatch", &*whole),
+        ("JSONPatch", r#"[{"op":"replace","path":"/kind","value":"FooClusterTemplate"}]"#),
+        ("JSONPatch", r#"[{"op":"test","path":"/kind","value":"FooClusterTemplate"}]"#),
+        ("JSONPatch", r#"[{"op":"add","path":"/spec/tmp","value":1},{"op":"remove","path":"/spec/tmp"}]"#),
+    ] {
+        assert_eq!(ineffective(&[(0, patch_type, patch)]), [""; 0], "{patch}");
+    }
 }
 
 #[test]
