@@ -229,10 +229,9 @@ fn sizes(metadata: &TopologyMetadata) -> [Option<&str>; 2] {
     SIZES.map(|name| metadata.annotations.get(name))
 }
 
-/// Whether a worker set has both sizes of an autoscaler, of its own or of its class.
-pub(super) fn has_both_sizes(own: &TopologyMetadata, class: Option<&TopologyMetadata>) -> bool {
-    let has = |name: &str| [Some(own), class].into_iter().flatten().any(|one| one.annotations.contains_key(name));
-    SIZES.iter().all(|name| has(name))
+/// Whether the metadata of a worker set and of its class have both sizes of an autoscaler together.
+pub(super) fn has_both_sizes(metadata: [&TopologyMetadata; 2]) -> bool {
+    SIZES.iter().all(|name| metadata.iter().any(|one| one.annotations.contains_key(name)))
 }
 
 fn check_sizes(metadata: &TopologyMetadata, path: &Path, found: &mut Findings) {

@@ -322,27 +322,27 @@ fn replicas_are_left_to_an_autoscaler(change: &ClassifiedChange<'_>, found: &mut
     let workers = &change.topology.workers;
     for set in workers.machine_deployments.iter().filter(|set| set.replicas.is_none()) {
         let before = old.machine_deployments.iter().find(|before| before.name == set.name);
-        let class = class.spec.machine_deployment_class(&set.class).map(|class| &class.metadata);
+        let Some(class) = class.spec.machine_deployment_class(&set.class) else { continue };
         let had = before.and_then(|before| before.replicas);
-        lost_replicas(had, (&set.metadata, class), || machine_deployment(&set.name), found);
+        lost_replicas(had, [&set.metadata, &class.metadata], || machine_deployment(&set.name), found);
     }
     for set in workers.machine_pools.iter().filter(|set| set.replicas.is_none()) {
         let before = old.machine_pools.iter().find(|before| before.name == set.name);
-        let class = class.spec.machine_pool_class(&set.class).map(|class| &class.metadata);
+        let Some(class) = class.spec.machine_pool_class(&set.class) else { continue };
         let had = before.and_then(|before| before.replicas);
-        lost_replicas(had, (&set.metadata, class), || machine_pool(&set.name), found);
+        lost_replicas(had, [&set.metadata, &class.metadata], || machine_pool(&set.name), found);
     }
 }
 
 /// A warning for a set that had replicas, with its metadata and that of its class.
 fn lost_replicas(
     had: Option<i32>,
-    (own, class): (&TopologyMetadata, Option<&TopologyMetadata>),
+    metadata: [&TopologyMetadata; 2],
     path: impl FnOnce() -> Path,
     found: &mut Findings,
 ) {
     if let Some(had) = had.filter(|had| *had != 1)
-        && !shared::has_both_sizes(own, class)
+        && !shared::has_both_sizes(metadata)
     {
         let [least, most] = shared::SIZES;
         found.warn(format!(
