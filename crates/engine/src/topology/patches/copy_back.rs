@@ -74,12 +74,11 @@ pub(super) fn uncopied(slot: ItemSlot, document: &Document, unpatched: impl FnOn
         paths.extend(differences("metadata.labels", &[]));
         paths.extend(differences("metadata.annotations", &[]));
     }
-    let is_there = |document: &Value, pointer: &str| document.pointer(pointer).is_some_and(|value| !value.is_null());
-    let gone = places.iter().map(|(from, _)| *from).filter(|from| {
-        let pointer = format!("/{}", from.replace('.', "/"));
-        is_there(&before, &pointer) && !is_there(after, &pointer)
-    });
-    paths.extend(gone.map(str::to_owned));
+    // The labels and annotations of the copy are those that its object is to have anyway.
+    let is_there = |document: &Value| document.pointer("/spec/template/spec").is_some_and(|value| !value.is_null());
+    if is_there(&before) && !is_there(after) {
+        paths.push("spec.template.spec".to_owned());
+    }
     let origin = |path: &str| document.last_origin(path).cloned();
     paths.into_iter().filter_map(|path| Some(PatchMark { origin: origin(&path)?, path })).collect()
 }
