@@ -7,11 +7,10 @@ use bytes::Bytes;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
-use tracing::info;
 
 use super::holds::Holds;
 use super::limits::LAST_ROUND;
-use super::plain_review::PlainReview;
+use super::plain_review::{PlainReview, log_response};
 use super::rejection::Rejection;
 use super::review::ReviewHandler;
 use crate::kubernetes::address::Resource;
@@ -79,16 +78,9 @@ impl PlainReview for DeletionReview {
         let outcome = denial.as_ref().map_or("allowed", |denial| denial.parts().2);
         let labels = metrics::Review { kind: METRIC, operation: "DELETE", outcome };
         handler.metrics.admission_requests.get_or_create(&labels).inc();
-        info!(
-            kind = &*review.kind.kind,
-            namespace = review.namespace.as_deref(),
-            name = review.name.as_deref(),
-            operation = &*review.operation,
-            dry_run = review.dry_run,
-            allowed = denial.is_none(),
-            "Answered admission request for a managed object"
-        );
-        Ok(response(denial, review))
+        let response = response(denial, review);
+        log_response(review, &response, "a managed object");
+        Ok(response)
     }
 }
 

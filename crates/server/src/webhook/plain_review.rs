@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use tokio::time::Instant;
+use tracing::info;
 
 use super::limits::patience;
 use super::rejection::{Rejection, request_of};
@@ -28,6 +29,21 @@ pub(super) trait PlainReview: Copy + Send + Sync + 'static {
         body: &Bytes,
         deadline: Instant,
     ) -> impl Future<Output = Result<AdmissionResponse<'r>, Rejection>> + Send;
+}
+
+/// Logs the response to a review; `subject` says what the review is for, such as "a template".
+pub(super) fn log_response(review: &AdmissionRequest<'_>, response: &AdmissionResponse<'_>, subject: &'static str) {
+    info!(
+        kind = &*review.kind.kind,
+        resource = &*review.resource.resource,
+        namespace = review.namespace.as_deref(),
+        name = review.name.as_deref(),
+        operation = &*review.operation,
+        dry_run = review.dry_run,
+        allowed = response.allowed,
+        warnings = response.warnings.len(),
+        "Answered admission request for {subject}"
+    );
 }
 
 impl ReviewHandler {

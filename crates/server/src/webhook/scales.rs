@@ -8,10 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::Instant;
-use tracing::info;
 
 use super::limits::LAST_ROUND;
-use super::plain_review::PlainReview;
+use super::plain_review::{PlainReview, log_response};
 use super::rejection::Rejection;
 use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
@@ -48,17 +47,10 @@ impl PlainReview for ScaleReview {
         let warning = handler.scale_warning(review, deadline).await;
         let labels = metrics::Review { kind: METRIC, operation: operation_label(review), outcome: "allowed" };
         handler.metrics.admission_requests.get_or_create(&labels).inc();
-        info!(
-            resource = &*review.resource.resource,
-            namespace = review.namespace.as_deref(),
-            name = review.name.as_deref(),
-            operation = &*review.operation,
-            dry_run = review.dry_run,
-            warnings = usize::from(warning.is_some()),
-            "Answered admission request for a scale"
-        );
         let warnings = warning.into_iter().collect();
-        Ok(AdmissionResponse { uid: &review.uid, allowed: true, warnings, ..AdmissionResponse::default() })
+        let response = AdmissionResponse { uid: &review.uid, allowed: true, warnings, ..AdmissionResponse::default() };
+        log_response(review, &response, "a scale");
+        Ok(response)
     }
 }
 

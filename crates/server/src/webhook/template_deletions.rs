@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::info;
 
-use super::plain_review::PlainReview;
+use super::plain_review::{PlainReview, log_response};
 use super::rejection::Rejection;
 use super::review::{ReviewHandler, operation_label};
 use crate::telemetry::metrics;
@@ -41,16 +40,9 @@ impl PlainReview for TemplateDeletionReview {
         if denial.is_some() && allowed {
             handler.metrics.would_be_denials.get_or_create(&labels("forbidden")).inc();
         }
-        info!(
-            kind = &*review.kind.kind,
-            namespace = review.namespace.as_deref(),
-            name = review.name.as_deref(),
-            operation = &*review.operation,
-            dry_run = review.dry_run,
-            allowed,
-            "Answered admission request for the deletion of a template"
-        );
-        Ok(response(denial, is_enforced, review))
+        let response = response(denial, is_enforced, review);
+        log_response(review, &response, "the deletion of a template");
+        Ok(response)
     }
 }
 

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::info;
 
 use super::impact::{Assessment, UndecodableTemplate, owner};
 use super::limits::LAST_ROUND;
 use super::pending_review::is_in_scope;
-use super::plain_review::PlainReview;
+use super::plain_review::{PlainReview, log_response};
 use super::rejection::Rejection;
 use super::review::ReviewHandler;
 use engine::admission::Enforce;
@@ -43,17 +42,9 @@ impl PlainReview for TemplateReview {
     ) -> Result<AdmissionResponse<'r>, Rejection> {
         let assessment = handler.assess_template(review, body, deadline).await;
         handler.assessor.count(&assessment, "Template", review.dry_run == Some(true));
-        info!(
-            kind = &*review.kind.kind,
-            namespace = review.namespace.as_deref(),
-            name = review.name.as_deref(),
-            operation = &*review.operation,
-            dry_run = review.dry_run,
-            allowed = assessment.denial.is_none(),
-            warnings = assessment.warnings.len(),
-            "Answered admission request for a template"
-        );
-        Ok(response(assessment, review, handler.settings.enforce))
+        let response = response(assessment, review, handler.settings.enforce);
+        log_response(review, &response, "a template");
+        Ok(response)
     }
 }
 

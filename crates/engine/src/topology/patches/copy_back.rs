@@ -62,10 +62,9 @@ pub(super) fn uncopied(slot: ItemSlot, document: &Document, unpatched: impl FnOn
         return Vec::new();
     }
     let (before, after) = (unpatched(), &document.value);
-    let part = |document: &Value, path: &str| document.pointer(path).cloned().unwrap_or_default();
     let differences = |path: &str, besides: &[&str]| {
         let pointer = format!("/{}", path.replace('.', "/"));
-        differing_members(path, &part(&before, &pointer), &part(after, &pointer), besides)
+        differing_members(path, before.pointer(&pointer), after.pointer(&pointer), besides)
     };
     let mut paths = differences("spec", &["template"]);
     paths.extend(differences("spec.template", &["spec", "metadata"]));

@@ -391,9 +391,9 @@ pub(super) fn is_below(path: &str, above: &str) -> bool {
 /// The differences of two documents outside of the fields that patches can change, and those of these fields that
 /// have gone (PE-28), as dotted paths.
 fn changes_outside_places(before: &Value, after: &Value) -> Vec<String> {
-    let mut paths = differing_members("", before, after, &["spec", "metadata"]);
-    let metadata = |document: &Value| document.get("metadata").cloned().unwrap_or_default();
-    paths.extend(differing_members("metadata", &metadata(before), &metadata(after), &["labels", "annotations"]));
+    let mut paths = differing_members("", Some(before), Some(after), &["spec", "metadata"]);
+    let metadata = (before.get("metadata"), after.get("metadata"));
+    paths.extend(differing_members("metadata", metadata.0, metadata.1, &["labels", "annotations"]));
     let is_there = |document: &Value, place: &str| document.pointer(place).is_some_and(|value| !value.is_null());
     let gone = PLACES.iter().filter(|(_, place)| is_there(before, place) && !is_there(after, place));
     paths.extend(gone.map(|(path, _)| (*path).to_owned()));
@@ -401,11 +401,19 @@ fn changes_outside_places(before: &Value, after: &Value) -> Vec<String> {
 }
 
 /// The members in which two objects differ, besides some names, as paths below `path`.
-pub(super) fn differing_members(path: &str, before: &Value, after: &Value, besides: &[&str]) -> Vec<String> {
-    let names = |value: &Value| value.as_object().into_iter().flat_map(Map::keys).cloned().collect::<BTreeSet<_>>();
-    let differs = |name: &String| !besides.contains(&&**name) && before.get(name) != after.get(name);
-    let names = names(before).into_iter().chain(names(after)).collect::<BTreeSet<_>>();
-    let path_of = |name: String| if path.is_empty() { name } else { format!("{path}.{name}") };
+pub(super) fn differing_members(
+    path: &str,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    besides: &[&str],
+) -> Vec<String> {
+    let [before, after] = [before, after].map(|value| value.and_then(Value::as_object));
+    let names: BTreeSet<&String> = [before, after].into_iter().flatten().flat_map(Map::keys).collect();
+    let differs = |name: &&String| {
+        let [before, after] = [before, after].map(|members| members.and_then(|members| members.get(*name)));
+        !besides.contains(&name.as_str()) && before != after
+    };
+    let path_of = |name: &String| if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
     names.into_iter().filter(differs).map(path_of).collect()
 }
 
