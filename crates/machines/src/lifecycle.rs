@@ -54,7 +54,7 @@ pub use provider::delays::STARTUP_JITTER;
 pub use provider::flow::{CLUSTER_FLOW, Flow, MACHINE_FLOW};
 pub use provider::infrastructure_pool::{PoolInstance, instances};
 pub use settings::MachineSettings;
-pub use step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome};
+pub use step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome, StepWrite};
 
 use model::hub::{Object, ObjectKey};
 

@@ -68,6 +68,14 @@ pub(super) fn remaining(begun: Moment, lasts: Duration, now: Moment) -> Option<D
     lasts.checked_sub(elapsed).filter(|left| !left.is_zero())
 }
 
+/// Whether the timeout at a path, in seconds, is set and has passed since the time at another path; 0 means no timeout.
+pub(super) fn is_timeout_over(object: &Object, timeout: &str, start: &str, now: Moment) -> bool {
+    let seconds =
+        number(object, timeout).and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let (Some(seconds), Some(begun)) = (seconds, time(object, start)) else { return false };
+    remaining(begun, Duration::from_secs(seconds), now).is_none()
+}
+
 /// The time plus a duration.
 pub fn later(time: Moment, by: Duration) -> Moment {
     time.plus(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX)).unwrap_or(time)

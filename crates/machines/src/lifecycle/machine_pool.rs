@@ -18,9 +18,11 @@ use self::objects::PoolObjects;
 use super::begin::begin;
 use super::conditions::{ConditionState, put};
 use super::context::{StepContext, StepError};
-use super::fields::{cluster_of, controller, owner, owner_name, remove_finalizer, set_label, set_owner};
+use super::fields::{
+    cluster_of, controller, is_timeout_over, items, owner, owner_name, remove_finalizer, set_label, set_owner,
+};
 use super::step::Reconciliation;
-use model::hub::{Object, label};
+use model::hub::{Object, label, paths};
 
 /// Finalizer of machine pools until their objects are gone.
 const FINALIZER: &str = "machinepool.cluster.x-k8s.io";
@@ -42,15 +44,16 @@ pub(super) fn step(
     };
     let parts = PoolObjects::read(context, object)?;
     if object.is_being_deleted() {
-        delete(context, &cluster, object, &parts, after, step);
-        return Ok(());
+        return delete(context, &cluster, object, &parts, after, step);
     }
     belong(&cluster, object, &mut after);
     parts.own(&cluster, object, step);
     let end = parts.take_over(context, &mut after, step);
     let nodes = PoolNodes::read(context, &cluster, &after);
-    nodes.keep_in_step(&cluster, object, step);
-    report::report(context, &parts, &nodes, &mut after, end.is_ok(), step);
+    if let Some(nodes) = &nodes {
+        nodes.keep_in_step(&cluster, object, step);
+    }
+    report::report(context, &parts, nodes.as_ref(), &mut after, end.is_ok(), step);
     step.update(object, after);
     end
 }
@@ -71,21 +74,56 @@ fn delete(
     parts: &PoolObjects,
     mut after: Object,
     step: &mut Reconciliation,
-) {
+) -> Result<(), StepError> {
     let remains =
         [(&parts.infrastructure, "WaitingForInfrastructureDeletion"), (&parts.config, "WaitingForBootstrapDeletion")];
     let waits = remains.into_iter().find_map(|(part, reason)| Some((part.as_ref()?, reason)));
+    let mut end = Ok(());
     if let Some((part, reason)) = waits {
         step.delete(part);
         let message = format!("{} {} is being deleted", part.kind(), part.name());
         put(&mut after, "Deleting", &ConditionState::new(true, reason, message), context.now);
         phase::deleting(&mut after, step);
     } else if after.has_finalizer(FINALIZER) {
-        if !cluster.is_being_deleted() {
-            PoolNodes::delete_all(context, cluster, object, step);
+        end = delete_nodes(context, cluster, object, step);
+        match &end {
+            Ok(()) => {
+                remove_finalizer(&mut after, FINALIZER);
+                step.event("Deleted", "Deleted the instances of the pool");
+            }
+            Err(error) => {
+                let message = error.to_string();
+                put(&mut after, "Deleting", &ConditionState::new(true, "DeletingNodes", message), context.now);
+            }
         }
-        remove_finalizer(&mut after, FINALIZER);
-        step.event("Deleted", "Deleted the instances of the pool");
     }
     step.update(object, after);
+    end
+}
+
+/// Deletes the Nodes of the pool; gives up after the timeout of Machines (MA-9.12).
+fn delete_nodes(
+    context: &StepContext<'_>,
+    cluster: &Object,
+    object: &Object,
+    step: &mut Reconciliation,
+) -> Result<(), StepError> {
+    if cluster.is_being_deleted() {
+        return Ok(());
+    }
+    let is_given_up =
+        is_timeout_over(object, paths::worker::NODE_DELETION_TIMEOUT, paths::metadata::DELETION_TIMESTAMP, context.now);
+    match PoolNodes::read(context, cluster, object) {
+        Some(nodes) if is_given_up => nodes.deletions(cluster).for_each(|deletion| step.attempt([deletion])),
+        // The finalizer stays if one of them fails.
+        Some(nodes) => nodes.deletions(cluster).for_each(|deletion| step.require(deletion)),
+        None if is_given_up || items(object, paths::worker::NODE_REFS).is_empty() => {}
+        None => {
+            let name = object.key();
+            return Err(StepError::failed(format!(
+                "the Nodes of MachinePool {name} cannot be deleted: its cluster is not connected"
+            )));
+        }
+    }
+    Ok(())
 }

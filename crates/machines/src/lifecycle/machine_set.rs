@@ -149,7 +149,7 @@ fn report(
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
     for member in members {
-        step.update(&member.before, member.after.clone());
+        step.update_other(&member.before, member.after.clone());
     }
     let machines: Vec<&Object> = members.iter().map(|member| &member.after).collect();
     let wanted = step.collect_error(replicas(&after))?.unwrap_or_default();

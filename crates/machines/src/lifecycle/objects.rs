@@ -76,7 +76,10 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.kind, self.key)?;
+        match &*self.key.namespace {
+            "" => write!(f, "{} {}", self.kind.kind, self.key.name)?,
+            _ => write!(f, "{} {}", self.kind.kind, self.key)?,
+        }
         self.workload.iter().try_for_each(|cluster| write!(f, " of the workload cluster {cluster}"))
     }
 }

@@ -15,7 +15,7 @@ use super::dispatch::next;
 use super::fields::{later, stamp};
 use super::objects::{GroupKind, MachineCache, ObjectId};
 use super::settings::MachineSettings;
-use super::step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome};
+use super::step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome, StepWrite};
 use golang::calendar::Moment;
 use model::hub::contract::definition_name;
 use model::hub::contract::{Contract, assumed, listed};
@@ -35,6 +35,9 @@ pub enum StoreError {
     /// It was read before the last change.
     #[error("{0} has changed")]
     Changed(Box<ObjectId>),
+    /// A webhook denies the write, for instance.
+    #[error("{0} is refused")]
+    Refused(Box<ObjectId>),
 }
 
 /// Objects, what is due, and the time.
@@ -62,6 +65,8 @@ pub struct MachineSimulator {
     pub assumed: Option<Contract>,
     /// The changes that webhooks make to an object of the management cluster before it is stored.
     pub admit: fn(&mut Object),
+    /// Whether the update, deletion or eviction of an object is refused.
+    pub refuses: fn(&Object) -> bool,
     numbers: u64,
     steps: u64,
 }
@@ -169,6 +174,7 @@ impl MachineSimulator {
             definitions: BTreeMap::new(),
             assumed: None,
             admit: |_| {},
+            refuses: |_| false,
             numbers: 0,
             steps: 0,
         }
@@ -323,10 +329,19 @@ impl MachineSimulator {
 
     fn carry_out(&mut self, id: &ObjectId, step: Reconciliation) {
         let mut errors = step.errors;
-        for write in step.writes {
-            if let Err(error) = self.write(write) {
+        let mut has_failures = false;
+        for part in step.writes {
+            let (writes, is_required) = match part {
+                StepWrite::Required(write) if has_failures => (vec![write.without_observation()], true),
+                StepWrite::Required(write) => (vec![write], true),
+                StepWrite::Attempted(writes) => (writes, false),
+            };
+            if let Err(error) = writes.into_iter().try_for_each(|write| self.write(write)) {
+                has_failures = true;
                 errors.push(error.to_string());
-                break;
+                if is_required || !matches!(error, StoreError::Refused(_)) {
+                    break;
+                }
             }
         }
         self.events.extend(step.events.into_iter().map(|event| (self.now, id.clone(), event)));
@@ -345,6 +360,13 @@ impl MachineSimulator {
     }
 
     fn write(&mut self, write: ObjectWrite) -> Result<(), StoreError> {
+        if let Some(object) = write.existing().filter(|object| (self.refuses)(object)) {
+            let id = ObjectId { workload: write.workload().cloned(), ..ObjectId::for_object(object) };
+            let refused = StoreError::Refused(id.into());
+            let ObjectWrite::Evict { workload, pod, .. } = &write else { return Err(refused) };
+            self.objects.note_eviction(workload, &pod.key(), Some(refused.to_string()));
+            return Ok(());
+        }
         match write {
             ObjectWrite::Create { workload, objects } => {
                 let mut made = Vec::new();

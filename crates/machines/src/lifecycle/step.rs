@@ -6,8 +6,9 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::context::StepError;
+use super::fields::set;
 use super::objects::GroupKind;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// A change of stored objects.
 #[derive(Clone, Debug)]
@@ -29,6 +30,56 @@ pub enum ObjectWrite {
     Follow { workload: ObjectKey, on: bool },
 }
 
+impl ObjectWrite {
+    /// The workload cluster of the objects; `None` for those of the management cluster.
+    pub fn workload(&self) -> Option<&ObjectKey> {
+        match self {
+            ObjectWrite::Create { workload, .. }
+            | ObjectWrite::CreateIfAbsent { workload, .. }
+            | ObjectWrite::Update { workload, .. }
+            | ObjectWrite::Delete { workload, .. } => workload.as_ref(),
+            ObjectWrite::Evict { workload, .. }
+            | ObjectWrite::Connect { workload, .. }
+            | ObjectWrite::Follow { workload, .. } => Some(workload),
+        }
+    }
+
+    /// The object that is updated, deleted or evicted.
+    pub fn existing(&self) -> Option<&Object> {
+        match self {
+            ObjectWrite::Update { before: object, .. }
+            | ObjectWrite::Delete { object, .. }
+            | ObjectWrite::Evict { pod: object, .. } => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The same write by a step with failures: an update whose status does not say that the generation is observed.
+    #[must_use]
+    pub fn without_observation(mut self) -> Self {
+        if let ObjectWrite::Update { before, after, .. } = &mut self
+            && before.observed_generation() != after.observed_generation()
+        {
+            match before.at(paths::status::OBSERVED_GENERATION) {
+                Some(known) => set(after, paths::status::OBSERVED_GENERATION, known.clone()),
+                None => drop(after.remove(paths::status::OBSERVED_GENERATION)),
+            }
+        }
+        self
+    }
+}
+
+/// A part of the writes of a step.
+#[derive(Clone, Debug)]
+pub enum StepWrite {
+    /// A failure ends the step.
+    Required(ObjectWrite),
+    /// Writes of other objects, in order until one fails. A refusal is a failure of the step but does not end it, so
+    /// that the step continues with other objects and the status. A conflict ends it, since the step has been computed
+    /// from outdated objects.
+    Attempted(Vec<ObjectWrite>),
+}
+
 /// An event for users of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepEvent {
@@ -41,8 +92,8 @@ pub struct StepEvent {
 /// The result of one reconcile step.
 #[derive(Debug, Default)]
 pub struct Reconciliation {
-    /// Writes in order; the first failure ends the step.
-    pub writes: Vec<ObjectWrite>,
+    /// Writes in order.
+    pub writes: Vec<StepWrite>,
     /// Events about the object of the step.
     pub events: Vec<StepEvent>,
     /// The delay after which the object is reconciled again without a change.
@@ -82,22 +133,39 @@ impl Reconciliation {
         }
     }
 
+    /// Adds a write whose failure ends the step.
+    pub fn require(&mut self, write: ObjectWrite) {
+        self.writes.push(StepWrite::Required(write));
+    }
+
+    /// Adds writes whose failure does not end the step; a failed one ends this sequence.
+    pub fn attempt(&mut self, writes: impl IntoIterator<Item = ObjectWrite>) {
+        self.writes.push(StepWrite::Attempted(writes.into_iter().collect()));
+    }
+
     /// Creates objects of the management cluster atomically.
     pub fn create(&mut self, objects: Vec<Object>) {
-        self.writes.push(ObjectWrite::Create { workload: None, objects });
+        self.require(ObjectWrite::Create { workload: None, objects });
     }
 
     /// Updates an object of the management cluster if it differs.
     pub fn update(&mut self, before: &Arc<Object>, after: Object) {
         if **before != after {
-            self.writes.push(ObjectWrite::Update { workload: None, before: before.clone(), after });
+            self.require(ObjectWrite::Update { workload: None, before: before.clone(), after });
         }
     }
 
-    /// Deletes an object of the management cluster, unless it is being deleted.
+    /// Updates another object than that of the step if it differs; a refusal does not end the step.
+    pub fn update_other(&mut self, before: &Arc<Object>, after: Object) {
+        if **before != after {
+            self.attempt([ObjectWrite::Update { workload: None, before: before.clone(), after }]);
+        }
+    }
+
+    /// Deletes an object of the management cluster, unless it is being deleted; a refusal does not end the step.
     pub fn delete(&mut self, object: &Arc<Object>) {
         if !object.is_being_deleted() {
-            self.writes.push(ObjectWrite::Delete { workload: None, object: object.clone() });
+            self.attempt([ObjectWrite::Delete { workload: None, object: object.clone() }]);
         }
     }
 }

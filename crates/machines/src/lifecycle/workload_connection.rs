@@ -32,7 +32,7 @@ pub(super) fn reconcile_connection(
     // An API server in this process stays connected.
     let on = if is_connected && !is_followed { false } else { should_connect(context, cluster)? };
     if on != is_followed {
-        step.writes.push(ObjectWrite::Follow { workload: key, on });
+        step.require(ObjectWrite::Follow { workload: key, on });
     }
     Ok(())
 }
@@ -64,6 +64,7 @@ mod tests {
     use super::*;
     use crate::lifecycle::settings::ProvidedKinds;
     use crate::lifecycle::simulator::MachineSimulator;
+    use crate::lifecycle::step::StepWrite;
     use crate::lifecycle::testing::{CLUSTER, cluster_key, core, fold_with};
 
     const EMBEDDED: &str = "controlplane.topologist.dev";
@@ -86,7 +87,7 @@ mod tests {
         reconcile_connection(&context, &cluster, &mut step).unwrap();
         match step.writes[..] {
             [] => None,
-            [ObjectWrite::Follow { ref workload, on }] => {
+            [StepWrite::Required(ObjectWrite::Follow { ref workload, on })] => {
                 assert_eq!(*workload, cluster_key());
                 Some(on)
             }

@@ -149,6 +149,7 @@ pub mod worker {
     pub const MAX_SURGE: &str = "spec.rollout.strategy.rollingUpdate.maxSurge";
     pub const MAX_UNAVAILABLE: &str = "spec.rollout.strategy.rollingUpdate.maxUnavailable";
     pub const MIN_READY_SECONDS: &str = "spec.template.spec.minReadySeconds";
+    pub const NODE_DELETION_TIMEOUT: &str = "spec.template.spec.deletion.nodeDeletionTimeoutSeconds";
     /// Nodes of a MachinePool.
     pub const NODE_REFS: &str = "status.nodeRefs";
     pub const READINESS_GATES: &str = "spec.template.spec.readinessGates";

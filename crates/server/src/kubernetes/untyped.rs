@@ -108,6 +108,11 @@ impl ApiRequestError {
         self.code() == Some(StatusCode::UNPROCESSABLE_ENTITY.as_u16())
     }
 
+    /// Whether the API server has answered.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.write_failure() != WriteFailure::NoAnswer
+    }
+
     /// Whether it is unknown if something was written, if this is the error of a write.
     pub(crate) fn may_have_written(&self) -> bool {
         !matches!(self, ApiRequestError::Another(_)) && self.write_failure() != WriteFailure::Rejected
@@ -156,7 +161,8 @@ pub(crate) async fn update_status(
 /// Evicts a Pod, with this many seconds to end instead of those in its spec.
 pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef, grace: Option<u32>) -> Result<(), ApiRequestError> {
     let request = ObjectRequests::to(pod)?.evict(&pod.key.name, grace)?;
-    answer(client, request).await.map(drop)
+    // A disruption budget does not change its answer within a second.
+    answer_once(client, request).await.map(drop)
 }
 
 async fn patch<P: serde::Serialize + std::fmt::Debug>(
@@ -258,11 +264,14 @@ async fn answer(client: &kube::Client, request: http::Request<Vec<u8>>) -> Resul
     let mut left = ATTEMPTS;
     loop {
         left -= 1;
-        match timeout(PATIENCE, client.request(request.clone())).await.map_err(|_| ApiRequestError::TimedOut)? {
-            Err(kube::Error::Api(status)) if left > 0 && status.code == StatusCode::TOO_MANY_REQUESTS.as_u16() => {
-                sleep(PAUSE).await;
-            }
-            answer => return Ok(answer?),
+        match answer_once(client, request.clone()).await {
+            Err(error) if left > 0 && error.is_too_many_requests() => sleep(PAUSE).await,
+            answer => return answer,
         }
     }
+}
+
+/// The response of the API server within [`PATIENCE`].
+async fn answer_once(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<Value, ApiRequestError> {
+    Ok(timeout(PATIENCE, client.request(request)).await.map_err(|_| ApiRequestError::TimedOut)??)
 }

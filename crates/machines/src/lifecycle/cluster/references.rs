@@ -136,7 +136,7 @@ fn adopt(ctx: &ClusterContext<'_>, found: &Arc<Object>, step: &mut Reconciliatio
     let mut owned = (**found).clone();
     set_owner(&mut owned, wanted, cluster);
     set_label(&mut owned, label::CLUSTER_NAME, cluster.name());
-    step.update(found, owned);
+    step.update_other(found, owned);
     Ok(())
 }
 

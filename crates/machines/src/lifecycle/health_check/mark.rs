@@ -61,7 +61,7 @@ impl Marker<'_> {
                 if self.acts { self.request(machine, &mut after, step) } else { Ok(()) }
             }
         };
-        step.update(machine, after);
+        step.update_other(machine, after);
         end
     }
 
@@ -101,7 +101,7 @@ impl Marker<'_> {
                 let missing = ConditionState::new(false, "RemediationTemplateNotAvailable", &**text);
                 put(after, EXTERNALLY_REMEDIATED, &missing, self.context.now);
             }
-            step.writes.push(ObjectWrite::CreateIfAbsent { workload: None, object: made? });
+            step.attempt([ObjectWrite::CreateIfAbsent { workload: None, object: made? }]);
             step.event("RemediationRequested", format!("Requested external remediation of Machine {}", machine.name()));
         }
         put(after, EXTERNALLY_REMEDIATED, &waiting, self.context.now);

@@ -259,6 +259,24 @@ fn owners_are_asked_to_remediate_while_there_are_not_too_many() {
 }
 
 #[test]
+fn a_machine_that_cannot_be_marked_does_not_stop_the_others() {
+    // MA-19.8
+    let mut simulator = setup(json!({}));
+    simulator.refuses = |object| object.name() == "one";
+    for name in ["one", "two"] {
+        simulator.make(machine(name, Some("gone")));
+    }
+    assert!(simulator.settle(200));
+    let check = simulator.core("MachineHealthCheck", "check");
+    assert_eq!(
+        (counters(&check), status(&simulator.core("Machine", "one"), "HealthCheckSucceeded")),
+        ([2, 0, 0], None)
+    );
+    assert_eq!(health(&simulator, "two"), "NodeDeleted");
+    assert!(simulator.failure(&ObjectId::for_object(&check)).is_some_and(|text| text.contains("is refused")));
+}
+
+#[test]
 fn what_an_owner_says_about_a_remediation_stays() {
     // MA-19.8
     for (case, known, is_deleting, want) in [

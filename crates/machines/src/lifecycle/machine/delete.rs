@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use core::time::Duration;
 
-use super::guards::is_timeout_over;
 use super::reconcile::{DeletionWait, ExternalObject, MachineReconcile};
 use super::{drain, volumes};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{flag, set, stamp};
+use crate::lifecycle::fields::{flag, is_timeout_over, set, stamp};
 use crate::lifecycle::hooks::{
     self, PRE_DRAIN, PRE_DRAIN_START, PRE_DRAIN_WAITS, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS,
 };
@@ -159,25 +158,25 @@ fn gone(work: &mut MachineReconcile<'_, '_>, external: &ExternalObject, reason: 
     }
 }
 
-/// Deletes the Node; gives up after a timeout (MA-9.12).
+/// Deletes the Node; after a timeout, the deletion is complete even if that fails (MA-9.12).
 fn delete_node(work: &mut MachineReconcile<'_, '_>, name: &str) -> StageResult {
-    let waiting = || Some(DeletionWait::new("DeletingNode", format!("Waiting for Node {name} to be deleted")));
+    let is_given_up = is_timeout_over(
+        &work.machine,
+        paths::machine::NODE_DELETION_TIMEOUT,
+        paths::metadata::DELETION_TIMESTAMP,
+        work.context.now,
+    );
     let node = match work.workload() {
         Some(workload) => workload.node(name).cloned(),
-        None if is_given_up(work) => return Ok(None),
+        None if is_given_up => return Ok(None),
         None => return Err(StepError::failed(format!("Node {name} cannot be deleted: its cluster is not connected"))),
     };
     let Some(node) = node.filter(|node| !node.is_being_deleted()) else { return Ok(None) };
-    if is_given_up(work) {
+    work.write_node();
+    work.step.attempt([ObjectWrite::Delete { workload: Some(work.cluster.key()), object: node }]);
+    if is_given_up {
         return Ok(None);
     }
-    work.write_node();
-    work.step.writes.push(ObjectWrite::Delete { workload: Some(work.cluster.key()), object: node });
     work.step.requeue_after(NODE_PASS);
-    Ok(waiting())
-}
-
-/// Whether the timeout for deleting the Node has passed.
-fn is_given_up(work: &MachineReconcile<'_, '_>) -> bool {
-    is_timeout_over(work, "nodeDeletionTimeoutSeconds", paths::metadata::DELETION_TIMESTAMP)
+    Ok(Some(DeletionWait::new("DeletingNode", format!("Waiting for Node {name} to be deleted"))))
 }

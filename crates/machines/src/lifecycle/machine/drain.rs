@@ -27,7 +27,7 @@ const REFUSALS: usize = 5;
 
 /// Drains the Node; `None` when the drain is complete or skipped.
 pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<Option<DeletionWait>, StepError> {
-    if is_left_out(work, EXCLUDED, "nodeDrainTimeoutSeconds", paths::machine::NODE_DRAIN_START) {
+    if is_left_out(work, EXCLUDED, paths::machine::NODE_DRAIN_TIMEOUT, paths::machine::NODE_DRAIN_START) {
         return Ok(None);
     }
     // Stored before the drain begins, so that its progress is visible.
@@ -41,10 +41,10 @@ pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<O
     let Some(node) = workload.node(name).cloned() else {
         return Ok(None);
     };
-    cordon(work, &node);
+    let cordon = cordon(work, &node);
     let pods = judged(work, workload, &node)?;
     let pass = DrainPass::among(&pods);
-    evict(work, &pass, is_unreachable(&node).then_some(GRACE_OF_THE_LOST));
+    evict(work, &pass, cordon, is_unreachable(&node).then_some(GRACE_OF_THE_LOST));
     if pass.is_over() && !is_short(work) {
         return Ok(None);
     }
@@ -52,19 +52,20 @@ pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<O
     Ok(Some(DeletionWait::new(REASON, pass.message(work, name))))
 }
 
-/// Cordons the Node (MA-10.1), together with its other changes.
-fn cordon(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) {
+/// Cordons the Node (MA-10.1), together with its other changes; returns the write of another Node than that of the
+/// Machine.
+fn cordon(work: &mut MachineReconcile<'_, '_>, node: &Arc<Object>) -> Option<ObjectWrite> {
     if flag(node, paths::node::UNSCHEDULABLE) {
-        return;
+        return None;
     }
     let unschedulable = |node: &mut Object| set(node, paths::node::UNSCHEDULABLE, json!(true));
     if work.node.found().is_some_and(|known| known.name() == node.name()) {
         work.node_mut().into_iter().for_each(unschedulable);
-        return;
+        return None;
     }
     let mut after = (**node).clone();
     unschedulable(&mut after);
-    work.step.writes.push(ObjectWrite::Update { workload: Some(work.cluster.key()), before: node.clone(), after });
+    Some(ObjectWrite::Update { workload: Some(work.cluster.key()), before: node.clone(), after })
 }
 
 /// Whether the configured drain time has not passed yet.
@@ -92,20 +93,23 @@ fn judged(
     Ok(judged)
 }
 
-fn evict(work: &mut MachineReconcile<'_, '_>, pass: &DrainPass<'_>, grace: Option<u32>) {
-    if pass.with_fate(PodAction::Evicted).next().is_none() {
-        return;
-    }
-    // No Pod may be scheduled to a Node that is being drained.
-    work.write_node();
-    for drained in pass.with_fate(PodAction::Evicted) {
+/// Evicts Pods after the Node is cordoned, since no Pod may be scheduled to a Node that is being drained; those whose
+/// last eviction was refused come last.
+fn evict(work: &mut MachineReconcile<'_, '_>, pass: &DrainPass<'_>, cordon: Option<ObjectWrite>, grace: Option<u32>) {
+    let mut writes: Vec<ObjectWrite> = cordon.into_iter().chain(work.take_node_write()).collect();
+    let mut evicted: Vec<&DrainedPod> = pass.with_fate(PodAction::Evicted).copied().collect();
+    evicted.sort_by_key(|drained| drained.refusal.is_some());
+    for drained in evicted {
         let pod = &drained.pod;
         let message = format!("Evicting Pod {}", pod.key());
         match drained.warning {
             Some(warning) => work.step.warn("EvictingPod", format!("{message}: {warning}")),
             None => work.step.event("EvictingPod", message),
         }
-        work.step.writes.push(ObjectWrite::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
+        writes.push(ObjectWrite::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
+    }
+    if !writes.is_empty() {
+        work.step.attempt(writes);
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn look_up(work: &mut MachineReconcile<'_, '_>, to: &ContractRef) -> 
     };
     copy_failure(work, &object);
     let adopted = adopted(work, &object)?;
-    work.step.update(&object, adopted);
+    work.step.update_other(&object, adopted);
     Ok(ExternalObject::Found(object))
 }
 

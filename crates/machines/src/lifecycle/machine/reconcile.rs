@@ -119,9 +119,13 @@ impl<'o> MachineReconcile<'_, 'o> {
 
     /// Writes the changes of the Node (MA-8.10). The Node must not be changed afterwards.
     pub(super) fn write_node(&mut self) {
-        let (Some(before), Some(after)) = (self.node.found().cloned(), self.node_after.take()) else { return };
-        if *before != after {
-            self.step.writes.push(ObjectWrite::Update { workload: Some(self.cluster.key()), before, after });
-        }
+        let write = self.take_node_write();
+        write.into_iter().for_each(|write| self.step.attempt([write]));
+    }
+
+    /// The write of the changes of the Node. The Node must not be changed afterwards.
+    pub(super) fn take_node_write(&mut self) -> Option<ObjectWrite> {
+        let (before, after) = (self.node.found().cloned()?, self.node_after.take()?);
+        (*before != after).then(|| ObjectWrite::Update { workload: Some(self.cluster.key()), before, after })
     }
 }

@@ -19,7 +19,7 @@ const REASON: &str = "WaitingForVolumeDetach";
 
 /// Waits while volumes are attached that only the Node can detach.
 pub(super) fn stage(work: &mut MachineReconcile<'_, '_>, name: &str) -> Result<Option<DeletionWait>, StepError> {
-    if is_left_out(work, EXCLUDED, "nodeVolumeDetachTimeoutSeconds", START) {
+    if is_left_out(work, EXCLUDED, paths::machine::NODE_VOLUME_DETACH_TIMEOUT, START) {
         return Ok(None);
     }
     let Some(workload) = work.workload() else {

@@ -21,11 +21,10 @@ pub(super) struct PoolNodes {
 }
 
 impl PoolNodes {
-    /// The Nodes of the instances of `pool`, and those in its status without an instance (CT-13.1).
-    pub(super) fn read(context: &StepContext<'_>, cluster: &Object, pool: &Object) -> PoolNodes {
-        let Some(workload) = context.workload(&cluster.key()) else {
-            return PoolNodes { ours: Vec::new(), gone: Vec::new() };
-        };
+    /// The Nodes of the instances of `pool`, and those in its status without an instance (CT-13.1); `None` while its
+    /// workload cluster is not connected.
+    pub(super) fn read(context: &StepContext<'_>, cluster: &Object, pool: &Object) -> Option<PoolNodes> {
+        let workload = context.workload(&cluster.key())?;
         let ids = pool.provider_id_list();
         let of = |id: &Value| workload.nodes_with_provider_id(id.as_str()?).next().cloned();
         let ours: Vec<Arc<Object>> = ids.iter().filter_map(of).collect();
@@ -35,14 +34,14 @@ impl PoolNodes {
             .filter(|node| !ours.iter().any(|our| our.name() == node.name()))
             .cloned()
             .collect();
-        PoolNodes { ours, gone }
+        Some(PoolNodes { ours, gone })
     }
 
     /// Deletes Nodes without an instance; annotates the others and removes their initial taint (MA-8.5, MA-8.8).
     pub(super) fn keep_in_step(&self, cluster: &Object, pool: &Object, step: &mut Reconciliation) {
         let workload = Some(cluster.key());
         for node in self.gone.iter().filter(|node| !node.is_being_deleted()) {
-            step.writes.push(ObjectWrite::Delete { workload: workload.clone(), object: node.clone() });
+            step.attempt([ObjectWrite::Delete { workload: workload.clone(), object: node.clone() }]);
         }
         for node in &self.ours {
             let mut after = (**node).clone();
@@ -59,17 +58,15 @@ impl PoolNodes {
                 list_mut(&mut after, "spec", "taints").retain(|taint| !is_new(taint));
             }
             if **node != after {
-                step.writes.push(ObjectWrite::Update { workload: workload.clone(), before: node.clone(), after });
+                step.attempt([ObjectWrite::Update { workload: workload.clone(), before: node.clone(), after }]);
             }
         }
     }
 
-    /// Deletes the Nodes of a deleted pool.
-    pub(super) fn delete_all(context: &StepContext<'_>, cluster: &Object, pool: &Object, step: &mut Reconciliation) {
-        let PoolNodes { ours, gone } = PoolNodes::read(context, cluster, pool);
-        for node in ours.into_iter().chain(gone).filter(|node| !node.is_being_deleted()) {
-            step.writes.push(ObjectWrite::Delete { workload: Some(cluster.key()), object: node });
-        }
+    /// The deletions of all Nodes, for a pool that is deleted.
+    pub(super) fn deletions(self, cluster: &Object) -> impl Iterator<Item = ObjectWrite> {
+        let nodes = self.ours.into_iter().chain(self.gone).filter(|node| !node.is_being_deleted());
+        nodes.map(|object| ObjectWrite::Delete { workload: Some(cluster.key()), object })
     }
 
     /// Number of ready Nodes.

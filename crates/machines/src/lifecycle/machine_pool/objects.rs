@@ -43,7 +43,7 @@ impl PoolObjects {
                 .retain(|owner| !(is_of_kind(owner, &GroupKind::core("Cluster")) && is_controller(owner)));
             set_owner(&mut after, owner(pool, true), pool);
             set_label(&mut after, label::CLUSTER_NAME, cluster.name());
-            step.update(part, after);
+            step.update_other(part, after);
         }
     }
 

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use crate::lifecycle::conditions::phase;
-use crate::lifecycle::fields::set;
+use crate::lifecycle::fields::{number, set};
 use crate::lifecycle::step::Reconciliation;
 use model::hub::{Object, paths};
 
 /// Sets the phase and emits an event on a change: as for a Machine (MA-3.2), and while instances scale. `Failed` is
 /// permanent (DEC-6).
-pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: &mut Reconciliation) {
+pub(super) fn set_phase(after: &mut Object, has_failed: bool, step: &mut Reconciliation) {
     let (wanted, there) = (after.replicas().unwrap_or(1), after.status_replicas().unwrap_or(0));
     let next = if has_failed || phase(after) == "Failed" {
         "Failed"
@@ -19,7 +19,7 @@ pub(super) fn set_phase(after: &mut Object, ready: i64, has_failed: bool, step: 
         "ScalingUp"
     } else if there > wanted {
         "ScalingDown"
-    } else if ready == wanted {
+    } else if number(after, paths::status::READY_REPLICAS) == Some(wanted) {
         "Running"
     } else {
         "Provisioned"

@@ -11,24 +11,20 @@ use crate::lifecycle::conditions::{ConditionState, Fallback, mirror, observe_gen
 use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
-/// Writes the status. Unreadable fields keep their values, and the generation is not observed (MA-1.9).
+/// Writes the status. Unreadable fields keep their values, and the generation is not observed (MA-1.9). While Nodes are
+/// unknown, as after a restart, so do the fields about Nodes.
 pub(super) fn report(
     context: &StepContext<'_>,
     parts: &PoolObjects,
-    nodes: &PoolNodes,
+    nodes: Option<&PoolNodes>,
     after: &mut Object,
     is_whole: bool,
     step: &mut Reconciliation,
 ) {
-    let version = after.machine_version().to_owned();
-    nodes.write_refs(after);
-    let ready = nodes.ready();
-    for (name, value) in
-        [("readyReplicas", ready), ("availableReplicas", ready), ("upToDateReplicas", nodes.of_version(&version))]
-    {
-        set(after, &format!("status.{name}"), json!(value));
+    if let Some(nodes) = nodes {
+        count(nodes, after);
     }
     conditions(context, parts, after);
     let (wanted, there) = (after.replicas().unwrap_or(1), after.status_replicas().unwrap_or(0));
@@ -40,9 +36,23 @@ pub(super) fn report(
         put(after, name, &ConditionState::new(is, reason, message), context.now);
     }
     put(after, "Deleting", &ConditionState::new(false, "NotDeleting", ""), context.now);
-    phase::set_phase(after, i64::try_from(ready).unwrap_or(i64::MAX), parts.have_failed(context), step);
+    phase::set_phase(after, parts.have_failed(context), step);
     if is_whole {
         observe_generation(after);
+    }
+}
+
+/// Writes the references to the Nodes and the counters of them.
+fn count(nodes: &PoolNodes, after: &mut Object) {
+    let version = after.machine_version().to_owned();
+    nodes.write_refs(after);
+    let ready = nodes.ready();
+    for (path, value) in [
+        (paths::status::READY_REPLICAS, ready),
+        (paths::status::AVAILABLE_REPLICAS, ready),
+        (paths::status::UP_TO_DATE_REPLICAS, nodes.of_version(&version)),
+    ] {
+        set(after, path, json!(value));
     }
 }
 

@@ -230,3 +230,62 @@ fn a_failure_of_a_pool_is_told_once_and_final_under_the_older_contract() {
         assert_eq!(text(&pool(&simulator), "status.phase"), want, "{contract:?}: it stays");
     }
 }
+
+/// Number of referenced Nodes, the counters of Nodes, and the phase.
+fn reported(simulator: &MachineSimulator) -> (usize, [Option<i64>; 3], String) {
+    let pool = pool(simulator);
+    let counters = ["readyReplicas", "availableReplicas", "upToDateReplicas"];
+    let counters = counters.map(|name| number(&pool, &format!("status.{name}")));
+    (items(&pool, "status.nodeRefs").len(), counters, text(&pool, "status.phase").to_owned())
+}
+
+#[test]
+fn what_is_known_of_nodes_stays_while_the_cluster_is_not_connected() {
+    // MA-1.9, UP-22: the references to Nodes say whether the pool is upgrading.
+    let mut simulator = up();
+    simulator.objects.forget_workload(&cluster_key());
+    simulator.edit(&pool(&simulator), |it| set(it, "metadata.labels.seen", json!("1")));
+    assert!(simulator.run(Duration::from_mins(1)));
+    assert_eq!(reported(&simulator), (2, [Some(2); 3], "Running".to_owned()));
+}
+
+#[test]
+fn the_nodes_of_a_deleted_pool_are_deleted_when_its_cluster_is_connected_or_given_up() {
+    // MA-9.12
+    for timeout in [Value::Null, json!(0), json!(300)] {
+        let mut simulator = up();
+        simulator.edit(&pool(&simulator), |it| {
+            set(it, "spec.template.spec.deletion.nodeDeletionTimeoutSeconds", timeout.clone());
+        });
+        assert!(simulator.run(Duration::from_mins(1)));
+        simulator.objects.workload_mut(&cluster_key()).is_reachable = false;
+        let id = ObjectId::core("MachinePool", NAMESPACE, "p");
+        simulator.delete(&id);
+        simulator.run(Duration::from_mins(1));
+        let deleting = conditions::get(&pool(&simulator), "Deleting").unwrap();
+        assert_eq!(&*deleting.reason, "DeletingNodes", "{timeout}");
+        assert!(deleting.message.contains("is not connected") && simulator.failure(&id).is_some(), "{timeout}");
+        simulator.run(Duration::from_mins(10));
+        assert_eq!(simulator.objects.get(&id).is_none(), timeout == json!(300), "{timeout}");
+        if simulator.objects.get(&id).is_some() {
+            simulator.objects.workload_mut(&cluster_key()).is_reachable = true;
+            assert!(simulator.run(Duration::from_mins(10)));
+            assert!(simulator.objects.get(&id).is_none() && names(&simulator).is_empty(), "{timeout}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_changed_does_not_hold_the_status() {
+    // MA-1.9, MA-4.4
+    let mut simulator = setup(Timings::NONE, json!({}));
+    simulator.refuses = |object| object.kind() == "Node";
+    simulator.run(Duration::from_mins(1));
+    assert_eq!(reported(&simulator), (2, [Some(2); 3], "Running".to_owned()));
+    let id = ObjectId::core("MachinePool", NAMESPACE, "p");
+    assert!(simulator.failure(&id).is_some_and(|text| text.contains("is refused")));
+    assert!(pool(&simulator).observed_generation() != pool(&simulator).generation(), "the failure is not hidden");
+    simulator.refuses = |_| false;
+    assert!(simulator.run(Duration::from_mins(10)));
+    assert_eq!(pool(&simulator).observed_generation(), pool(&simulator).generation());
+}

@@ -8,7 +8,7 @@ use super::templates::SetTemplates;
 use crate::lifecycle::conditions::{ConditionState, aggregate, is_false, is_true, put, reason, remove};
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::created;
-use crate::lifecycle::step::{ObjectWrite, Reconciliation};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation, StepWrite};
 use model::hub::{IntOrString, Object, paths};
 
 /// On a MachineDeployment and its sets: the revision number (MA-21.10).
@@ -28,7 +28,7 @@ pub(super) fn remediate(
     templates: &SetTemplates,
     members: &mut [SetMachine],
     step: &mut Reconciliation,
-) -> Result<Vec<ObjectWrite>, StepError> {
+) -> Result<Vec<StepWrite>, StepError> {
     for member in members.iter_mut() {
         if is_true(&member.after, "HealthCheckSucceeded") && is_false(&member.after, OWNER_REMEDIATED) {
             remove(&mut member.after, OWNER_REMEDIATED);
@@ -67,7 +67,8 @@ pub(super) fn remediate(
         mark(member, "MachineDeleting", "The Machine is deleted because of its health check");
         member.is_doomed = true;
         step.event("SuccessfulDelete", format!("Deleted Machine {}, which is unhealthy", member.before.name()));
-        writes.push(ObjectWrite::Delete { workload: None, object: member.before.clone() });
+        let deletion = ObjectWrite::Delete { workload: None, object: member.before.clone() };
+        writes.push(StepWrite::Attempted(vec![deletion]));
     });
     Ok(writes)
 }

@@ -11,7 +11,7 @@ use super::templates::{SetTemplateRef, SetTemplates};
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::text;
 use crate::lifecycle::objects::GroupKind;
-use crate::lifecycle::step::{ObjectWrite, Reconciliation};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation, StepWrite};
 use model::hub::contract::cloned_kind;
 use model::hub::{Object, paths};
 
@@ -25,7 +25,7 @@ const MOST_AT_ONCE: u64 = 100;
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
     /// Writes that follow the update of the set.
-    pub(super) writes: Vec<ObjectWrite>,
+    pub(super) writes: Vec<StepWrite>,
     /// Messages of failed preflight checks.
     pub(super) held: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub(super) fn replicas_of(
     }
     for orphan in orphans(context, set, templates, members)? {
         step.event("SuccessfulDelete", format!("Deleted {}, which no Machine refers to", title(&orphan)));
-        scaling.writes.push(ObjectWrite::Delete { workload: None, object: orphan });
+        scaling.writes.push(deletion(orphan));
     }
     if surplus > 0 {
         delete(context, set, members, surplus, step, &mut scaling)?;
@@ -63,6 +63,10 @@ pub(super) fn replicas_of(
         }
     }
     Ok(scaling)
+}
+
+fn deletion(object: Arc<Object>) -> StepWrite {
+    StepWrite::Attempted(vec![ObjectWrite::Delete { workload: None, object }])
 }
 
 /// Creates machines (MA-15.8), at most [`MOST_AT_ONCE`].
@@ -79,7 +83,7 @@ fn create(
         if let Some(machine) = objects.last() {
             step.event("SuccessfulCreate", format!("Created Machine {}", machine.name()));
         }
-        scaling.writes.push(ObjectWrite::Create { workload: None, objects });
+        scaling.writes.push(StepWrite::Required(ObjectWrite::Create { workload: None, objects }));
     }
     Ok(())
 }
@@ -100,7 +104,7 @@ fn delete(
     let chosen = all.into_iter().take(usize::try_from(surplus).unwrap_or(usize::MAX));
     for (_, member) in chosen.filter(|(_, member)| !member.is_leaving()) {
         step.event("SuccessfulDelete", format!("Deleted Machine {}", member.before.name()));
-        scaling.writes.push(ObjectWrite::Delete { workload: None, object: member.before.clone() });
+        scaling.writes.push(deletion(member.before.clone()));
     }
     Ok(())
 }

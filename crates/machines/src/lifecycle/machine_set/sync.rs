@@ -50,7 +50,7 @@ fn external(
         if let Some(before) = context.referenced(&machine.contract_ref_at(path), machine.namespace())? {
             let mut after = (*before).clone();
             handed_down.apply(&mut after);
-            step.update(&before, after);
+            step.update_other(&before, after);
         }
     }
     Ok(())

@@ -60,7 +60,7 @@ impl SetTemplates {
             }
             let mut after = (**object).clone();
             set_owner(&mut after, owner(cluster, false), cluster);
-            step.update(object, after);
+            step.update_other(object, after);
         }
     }
 }

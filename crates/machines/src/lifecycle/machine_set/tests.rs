@@ -203,6 +203,24 @@ fn a_set_that_is_deleted_goes_after_its_machines() {
 }
 
 #[test]
+fn a_machine_that_cannot_be_deleted_does_not_stop_the_others() {
+    // MA-4.3, MA-15.6, MA-15.12
+    let mut simulator = with_set(3);
+    simulator.refuses = |object| object.kind() == "Machine";
+    scale(&mut simulator, 0);
+    assert!(simulator.settle(1_000));
+    assert!(failure(&simulator).is_some() && machines(&simulator).iter().all(|machine| !machine.is_being_deleted()));
+    assert_eq!(counters(&simulator)[0], 3, "the status is written");
+    let first = machines(&simulator).remove(0);
+    simulator.edit(&first, |it| set(it, "metadata.labels.is-refused", json!("")));
+    simulator.refuses = |object| object.label("is-refused").is_some();
+    simulator.delete(&ObjectId::for_object(&the_set(&simulator)));
+    assert!(simulator.settle(1_000));
+    let left = machines(&simulator);
+    assert!(left.iter().all(|machine| machine.is_being_deleted() != (machine.name() == first.name())), "{left:?}");
+}
+
+#[test]
 fn a_set_that_is_paused_does_nothing() {
     // MA-15.1
     let mut simulator = setup();

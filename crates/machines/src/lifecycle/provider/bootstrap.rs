@@ -84,7 +84,7 @@ fn generate(
     if !ctx.is_over(after, READY, ctx.context.settings.timings.bootstrap, step) {
         return Ok(());
     }
-    step.writes.push(ObjectWrite::CreateIfAbsent { workload: None, object: secret(ctx) });
+    step.require(ObjectWrite::CreateIfAbsent { workload: None, object: secret(ctx) });
     if owner.label(label::CONTROL_PLANE).is_some() {
         set_annotation(after, EXPIRY, stamp(later(ctx.context.now, YEAR)).as_str().unwrap_or_default());
     }

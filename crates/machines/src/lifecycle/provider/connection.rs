@@ -27,8 +27,8 @@ pub(super) fn connect(ctx: &ProviderContext<'_>, step: &mut Reconciliation) -> R
     let basics = basics(&ctx.cluster, &version(ctx)?);
     let objects = basics.into_iter().chain(with_one_leader(registered(ctx)?));
     let create = |object| ObjectWrite::CreateIfAbsent { workload: Some(workload.clone()), object };
-    step.writes.extend(objects.map(create));
-    step.writes.push(ObjectWrite::Connect { workload, up: true });
+    objects.map(create).for_each(|write| step.require(write));
+    step.require(ObjectWrite::Connect { workload, up: true });
     Ok(())
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use crate::lifecycle::objects::ObjectId;
     use crate::lifecycle::settings::{MachineSettings, ProvidedKinds, Timings};
     use crate::lifecycle::simulator::MachineSimulator;
-    use crate::lifecycle::step::StepOutcome;
+    use crate::lifecycle::step::{StepOutcome, StepWrite};
     use crate::lifecycle::testing::{CLUSTER, cluster_key, core, fold_with, object};
     use model::hub::ObjectKey;
 
@@ -222,7 +222,8 @@ mod tests {
         );
         let context = StepContext::new(&simulator.objects, &simulator.settings, simulator.now());
         let StepOutcome::Done(step) = next(context, &control_plane) else { panic!("all kinds are listed") };
-        let is_connection = |write: &ObjectWrite| matches!(write, ObjectWrite::Connect { up: true, .. });
+        let is_connection =
+            |write: &StepWrite| matches!(write, StepWrite::Required(ObjectWrite::Connect { up: true, .. }));
         assert_eq!(
             step.writes.iter().position(is_connection),
             Some(before.0.len()),
@@ -271,7 +272,9 @@ mod tests {
         let context = StepContext::new(&simulator.objects, &simulator.settings, simulator.now());
         let outcome = next(context, &ObjectId::for_object(&control_plane));
         let StepOutcome::Done(step) = outcome else { panic!("{outcome:?}") };
-        assert!(step.writes.iter().any(|write| matches!(write, ObjectWrite::Connect { up: true, .. })));
+        let is_connection =
+            |write: &StepWrite| matches!(write, StepWrite::Required(ObjectWrite::Connect { up: true, .. }));
+        assert!(step.writes.iter().any(is_connection));
     }
 
     #[test]
@@ -343,5 +346,21 @@ mod tests {
             assert!(!there.contains(&format!("Node {}", ObjectKey::new("", machine.name()))), "{there:#?}");
         }
         assert_eq!(there.iter().filter(|name| name.starts_with("Node")).count(), 5);
+    }
+
+    #[test]
+    fn a_pool_that_is_scaled_down_between_two_leaders_leaves_no_node() {
+        // CT-13.1
+        let mut simulator = whole();
+        simulator.restart();
+        let pool = simulator.core("MachinePool", "pool");
+        simulator.edit(&pool, |it| set(it, "spec.replicas", json!(1)));
+        assert!(simulator.settle(10_000));
+        let workload = simulator.objects.workload(&cluster_key()).unwrap();
+        let kind = GroupKind::new("", "Node");
+        let nodes: Vec<&str> =
+            workload.all(&kind).map(|node| node.name()).filter(|name| name.starts_with("pool")).collect();
+        assert_eq!(nodes.len(), 1, "{nodes:?}");
+        assert_eq!(items(&simulator.core("MachinePool", "pool"), "status.nodeRefs").len(), 1);
     }
 }

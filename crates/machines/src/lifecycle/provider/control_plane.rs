@@ -126,7 +126,7 @@ fn delete(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], mut after:
             if cleanup::is_used_by(ctx.object) {
                 remove_text(&mut machine, paths::metadata::ANNOTATIONS, CLEANUP);
             }
-            step.update(&member.machine, machine);
+            step.update_other(&member.machine, machine);
             step.delete(&member.machine);
         }
         let message = format!("{number} Machines are being deleted");
@@ -138,7 +138,7 @@ fn delete(ctx: &ProviderContext<'_>, members: &[ControlPlaneMachine], mut after:
         step.requeue_after(left);
     } else {
         if ctx.is_hosted() && !ctx.cluster.infrastructure_ref().is_defined() {
-            step.writes.push(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
+            step.require(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
         }
         remove_finalizer(&mut after, FINALIZER);
     }

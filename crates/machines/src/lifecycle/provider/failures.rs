@@ -79,7 +79,7 @@ pub(super) fn is_numbered(
     let names: Vec<&str> = known.iter().copied().chain(new).take(most).collect();
     let mut after = (*ctx.cluster).clone();
     set_annotation(&mut after, NUMBERED, &names.join(","));
-    step.writes.push(ObjectWrite::Update { workload: None, before: ctx.cluster.clone(), after });
+    step.require(ObjectWrite::Update { workload: None, before: ctx.cluster.clone(), after });
     Ok(false)
 }
 

@@ -87,7 +87,7 @@ fn failure_domains(domains: &[Value], contract: Contract) -> Value {
 /// Deletes the workload cluster, then, after a delay, removes the finalizer (CT-18.2, CT-19.2).
 fn delete(ctx: &ProviderContext<'_>, mut after: Object, step: &mut Reconciliation) {
     if ctx.is_hosted() {
-        step.writes.push(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
+        step.require(ObjectWrite::Connect { workload: ctx.cluster_key(), up: false });
     }
     match ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
         Some(left) => step.requeue_after(left),

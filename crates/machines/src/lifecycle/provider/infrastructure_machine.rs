@@ -162,7 +162,7 @@ impl InfrastructureMachine<'_> {
         if !ctx.is_over(after, NODE, self.delay("node", ("node", ctx.context.settings.timings.node)), step) {
             return false;
         }
-        step.writes.push(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object: self.described() });
+        step.require(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object: self.described() });
         ctx.done(after, NODE);
         step.event("NodeProvisioned", format!("Created Node {}", ctx.object.name()));
         true
@@ -201,7 +201,7 @@ impl InfrastructureMachine<'_> {
         }
         let workload = Some(ctx.cluster_key());
         let create = |object| ObjectWrite::CreateIfAbsent { workload: workload.clone(), object };
-        step.writes.extend(self.pods(name).map(create));
+        self.pods(name).map(create).for_each(|write| step.require(write));
         ctx.done(after, name);
         true
     }

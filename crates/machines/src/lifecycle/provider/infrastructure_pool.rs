@@ -238,7 +238,7 @@ fn register(ctx: &ProviderContext<'_>, up: &[&StoredInstance], step: &mut Reconc
     let reported = ctx.object.provider_id_list();
     for instance in up.iter().filter(|one| !reported.contains(&json!(provider_id(&one.name)))) {
         let object = node(instance, ctx.context.now);
-        step.writes.push(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object });
+        step.require(ObjectWrite::CreateIfAbsent { workload: Some(ctx.cluster_key()), object });
     }
 }
 

@@ -175,10 +175,10 @@ pub(super) fn delete(ctx: &ProviderContext<'_>, step: &mut Reconciliation) {
     let pods = workload.all(&kind).filter(|pod| runs_on(pod, name));
     let (etcd, others): (Vec<_>, Vec<_>) = pods.partition(is_etcd);
     if etcd.iter().any(|pod| pod.annotation(ETCD_LEADER).is_some()) {
-        step.writes.extend(move_leadership(&cluster, workload, name));
+        move_leadership(&cluster, workload, name).into_iter().for_each(|write| step.require(write));
     }
     for object in node.into_iter().chain(etcd).chain(others).filter(|object| !object.is_being_deleted()) {
-        step.writes.push(ObjectWrite::Delete { workload: Some(cluster.clone()), object: object.clone() });
+        step.require(ObjectWrite::Delete { workload: Some(cluster.clone()), object: object.clone() });
     }
 }
 

@@ -10,7 +10,7 @@ use crate::kubernetes::moment;
 use crate::reconciler::backoff::FailedRun;
 use crate::reconciler::runs::{RECONCILE_FAILED, failing};
 use machines::lifecycle::conditions::{self, ConditionState};
-use machines::lifecycle::{ObjectId, ObjectWrite};
+use machines::lifecycle::{ObjectId, ObjectWrite, StepWrite};
 use model::hub::contract::Contract;
 use model::hub::{GROUP, Object};
 use schema::field::shortened;
@@ -54,7 +54,9 @@ impl Runner {
         if Arc::as_ref(&before) == &after {
             return;
         }
-        if let Err(error) = self.writer.write(vec![ObjectWrite::Update { workload: None, before, after }]).await {
+        if let Err(error) =
+            self.writer.write(vec![StepWrite::Required(ObjectWrite::Update { workload: None, before, after })]).await
+        {
             debug!(object = %id, %error, "Cannot write a condition");
         }
     }

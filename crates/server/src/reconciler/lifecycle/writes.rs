@@ -2,6 +2,7 @@
 
 mod uncertain;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::workloads::{WorkloadClusters, WorkloadOpenError};
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
-use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite, StepWrite};
 use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use schema::field::shortened;
 
@@ -45,9 +46,12 @@ pub(super) enum WriteError {
     NotConnected(#[from] NotConnected),
     #[error(transparent)]
     NotOpened(#[from] WorkloadOpenError),
-    /// The API server did not say whether an object was created.
+    /// The API server did not answer.
     #[error("{0}")]
     Unanswered(String),
+    /// The API server did not say whether an object was created.
+    #[error("{0}")]
+    Uncertain(String),
 }
 
 impl WriteError {
@@ -56,13 +60,50 @@ impl WriteError {
         match error {
             error if is_not_leading(&error) => WriteError::NotLeading,
             error if error.is_conflict() => WriteError::Conflict { id: Box::new(id.clone()), reason },
-            _ => WriteError::Failed(reason),
+            error if error.is_answer() => WriteError::Failed(reason),
+            _ => WriteError::Unanswered(reason),
         }
     }
 }
 
 fn is_not_leading(error: &ApiRequestError) -> bool {
     matches!(error, ApiRequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
+}
+
+/// The time of the evictions of a step.
+#[derive(Default)]
+struct EvictionTime {
+    begun: Option<Instant>,
+}
+
+impl EvictionTime {
+    /// Whether another eviction may begin; the first one starts the time.
+    fn remain(&mut self) -> bool {
+        self.begun.get_or_insert_with(Instant::now).elapsed() < EVICTING
+    }
+}
+
+/// Failures that do not end a step.
+#[derive(Default)]
+struct AttemptFailures {
+    first: Option<WriteError>,
+    /// API servers that do not answer, which would each take the time of a timeout again.
+    unreachable: HashSet<Option<ObjectKey>>,
+}
+
+impl AttemptFailures {
+    /// Notes a failure; returns one that ends the step.
+    fn note(&mut self, workload: Option<ObjectKey>, error: WriteError) -> Result<(), WriteError> {
+        match error {
+            WriteError::NotLeading | WriteError::Conflict { .. } => return Err(error),
+            WriteError::NotConnected(_) | WriteError::NotOpened(_) | WriteError::Unanswered(_) => {
+                self.unreachable.insert(workload);
+            }
+            WriteError::Failed(_) | WriteError::Uncertain(_) => {}
+        }
+        self.first.get_or_insert(error);
+        Ok(())
+    }
 }
 
 /// A merge patch of a part of an object.
@@ -94,18 +135,40 @@ impl Writer {
         Writer { client, store, workloads, watches, followed, uncertain: UncertainCreations::default() }
     }
 
-    /// Executes writes in this order, until one fails.
-    pub(super) async fn write(&self, writes: Vec<ObjectWrite>) -> Result<(), WriteError> {
-        let mut first_eviction = None;
-        for one in writes {
-            match one {
-                ObjectWrite::Evict { workload, pod, grace } => {
-                    let begun = first_eviction.get_or_insert_with(Instant::now);
-                    if begun.elapsed() < EVICTING {
-                        self.evict(&workload, &pod, grace).await?;
-                    }
+    /// Executes the writes of a step in this order; returns the first failure.
+    pub(super) async fn write(&self, writes: Vec<StepWrite>) -> Result<(), WriteError> {
+        let (mut evictions, mut failures) = (EvictionTime::default(), AttemptFailures::default());
+        for part in writes {
+            match part {
+                StepWrite::Required(write) if failures.first.is_some() => self.one(write.without_observation()).await?,
+                StepWrite::Required(write) => self.one(write).await?,
+                StepWrite::Attempted(writes) => self.attempt(writes, &mut evictions, &mut failures).await?,
+            }
+        }
+        failures.first.map_or(Ok(()), Err)
+    }
+
+    /// Executes writes until one fails. A failure is noted, unless it ends the step.
+    async fn attempt(
+        &self,
+        writes: Vec<ObjectWrite>,
+        evictions: &mut EvictionTime,
+        failures: &mut AttemptFailures,
+    ) -> Result<(), WriteError> {
+        for write in writes {
+            let workload = write.workload().cloned();
+            if failures.unreachable.contains(&workload) {
+                return Ok(());
+            }
+            let written = match write {
+                ObjectWrite::Evict { workload, pod, grace } if evictions.remain() => {
+                    self.evict(&workload, &pod, grace).await
                 }
-                other => self.one(other).await?,
+                ObjectWrite::Evict { .. } => return Ok(()),
+                other => self.one(other).await,
+            };
+            if let Err(error) = written {
+                return failures.note(workload, error);
             }
         }
         Ok(())
@@ -114,10 +177,16 @@ impl Writer {
     /// Evicts a Pod. A refusal, for instance because of a disruption budget, does not stop the others; it is stored for
     /// the next pass (MA-10.6).
     async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
+        let id = id_of(Some(workload), pod);
         let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
             Ok(()) => None,
-            Err(error) if error.is_too_many_requests() => Some(shortened(&error.to_string()).into_owned()),
-            Err(error) => return Err(self.refused(&id_of(Some(workload), pod), error).await),
+            // It is gone already, even if the watch is behind.
+            Err(error) if error.is_not_found() => {
+                self.refresh(&id).await?;
+                None
+            }
+            Err(error) if error.is_answer() => Some(shortened(&error.to_string()).into_owned()),
+            Err(error) => return Err(WriteError::for_object(&id, error)),
         };
         self.store.note_eviction(workload, &pod.key(), refusal);
         Ok(())
@@ -189,7 +258,7 @@ impl Writer {
         for object in objects {
             match self.create(workload, &object).await {
                 Ok(object) => made.push(object),
-                Err(WriteError::Unanswered(reason)) => {
+                Err(WriteError::Uncertain(reason)) => {
                     // The objects before it stay until it is known whether this object refers to them.
                     self.uncertain.note(UncertainCreation { object, before: made });
                     return Err(WriteError::Failed(reason));
@@ -239,7 +308,7 @@ impl Writer {
                 match self.uncertain.look_up(client, object).await {
                     CreationResult::Made(found) => Ok(*found),
                     CreationResult::NotMade => Err(WriteError::for_object(&id, error)),
-                    CreationResult::Unknown => Err(WriteError::Unanswered(format!("{id}: {error}"))),
+                    CreationResult::Unknown => Err(WriteError::Uncertain(format!("{id}: {error}"))),
                 }
             }
             answered => answered.map_err(|error| WriteError::for_object(&id, error)),

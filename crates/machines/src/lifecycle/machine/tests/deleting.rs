@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::step::{ObjectWrite, Reconciliation};
+use crate::lifecycle::step::{ObjectWrite, Reconciliation, StepWrite};
 
 /// A running Machine in a Cluster with a control plane machine, so that its Node is drained and deleted.
 fn worker() -> MachineSimulator {
@@ -383,7 +383,11 @@ fn pods_of_a_node_that_is_lost_have_a_second_to_end() {
             let (machine, mut step) = (simulator.core("Machine", "m1"), Reconciliation::default());
             // Kinds that are not listed yet stop the step without writes.
             let _ = super::super::step(&context, &machine, &mut step);
-            graces.extend(step.writes.into_iter().filter_map(|write| match write {
+            let attempted = step.writes.into_iter().filter_map(|part| match part {
+                StepWrite::Attempted(writes) => Some(writes),
+                StepWrite::Required(_) => None,
+            });
+            graces.extend(attempted.flatten().filter_map(|write| match write {
                 ObjectWrite::Evict { grace, .. } => Some(grace),
                 _ => None,
             }));
@@ -541,6 +545,75 @@ fn a_node_that_cannot_be_deleted_is_left_behind() {
         pass(&mut simulator, 200);
         assert_eq!(is_there(&simulator), !is_left, "{timeout}");
     }
+}
+
+#[test]
+fn a_node_is_deleted_although_its_infrastructure_took_longer_than_the_timeout() {
+    // MA-9.12
+    for is_refused in [false, true] {
+        let mut simulator = worker();
+        edit(&mut simulator, &GroupKind::core("Machine"), "m1", |it| {
+            set(it, "spec.deletion.nodeDeletionTimeoutSeconds", json!(10));
+        });
+        delete(&mut simulator);
+        pass(&mut simulator, 100);
+        assert_eq!(stage(&simulator), "WaitingForInfrastructureDeletion");
+        if is_refused {
+            simulator.refuses = |object| object.kind() == "Node";
+        }
+        release(&mut simulator, &infrastructure());
+        release(&mut simulator, &config());
+        pass(&mut simulator, 100);
+        assert_eq!((is_there(&simulator), node_now(&simulator, "n1").is_some()), (false, is_refused));
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_changed_does_not_stop_the_deletion() {
+    // MA-4.3, MA-4.4, MA-10.1
+    let mut simulator = worker();
+    pod(&mut simulator, "p", |_| {});
+    edit(&mut simulator, &GroupKind::core("Machine"), "m1", |it| {
+        set(it, "spec.deletion.nodeDrainTimeoutSeconds", json!(300));
+    });
+    simulator.refuses = |object| object.kind() == "Node";
+    delete(&mut simulator);
+    pass(&mut simulator, 100);
+    assert_eq!((stage(&simulator), pods(&simulator).len()), ("DrainingNode".into(), 1), "no eviction without a cordon");
+    assert!(message(&simulator, "Deleting").contains("Drain of Node n1 is not complete yet"));
+    assert!(failure(&simulator).contains("is refused"), "{}", failure(&simulator));
+    pass(&mut simulator, 300);
+    assert_eq!(stage(&simulator), "WaitingForInfrastructureDeletion", "the timeout passes");
+}
+
+#[test]
+fn pods_whose_eviction_is_refused_do_not_hold_those_of_others() {
+    // MA-10.6
+    let mut simulator = worker();
+    for name in ["a", "b", "c"] {
+        pod(&mut simulator, name, |_| {});
+    }
+    simulator.refuses = |object| object.name() == "a";
+    delete(&mut simulator);
+    assert_eq!(pods(&simulator), ["a"]);
+    pod(&mut simulator, "d", |_| {});
+    let context = StepContext::new(&simulator.objects, &simulator.settings, simulator.now());
+    let (machine, mut step) = (simulator.core("Machine", "m1"), Reconciliation::default());
+    super::super::step(&context, &machine, &mut step).unwrap();
+    assert_eq!(evicted(step), ["d", "a"], "the refused one comes last");
+}
+
+/// The evicted Pods, in order.
+fn evicted(step: Reconciliation) -> Vec<String> {
+    let parts = step.writes.into_iter().filter_map(|part| match part {
+        StepWrite::Attempted(writes) => Some(writes),
+        StepWrite::Required(_) => None,
+    });
+    let pods = parts.flatten().filter_map(|write| match write {
+        ObjectWrite::Evict { pod, .. } => Some(pod.name().to_owned()),
+        _ => None,
+    });
+    pods.collect()
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(super) fn all(
         if orders.released == Some(machine.name()) {
             remove_text(&mut machine, paths::metadata::ANNOTATIONS, CLEANUP);
         }
-        step.update(&member.machine, machine);
+        step.update_other(&member.machine, machine);
     }
 }
 
@@ -56,7 +56,7 @@ fn hand_down_to(object: &Object, made: Option<&Arc<Object>>, step: &mut Reconcil
     if let Some(made) = made.filter(|made| !made.is_being_deleted()) {
         let mut after = (**made).clone();
         hand_down_metadata(object, &mut after);
-        step.update(made, after);
+        step.update_other(made, after);
     }
 }
 

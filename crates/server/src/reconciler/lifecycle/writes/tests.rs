@@ -67,7 +67,7 @@ async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
             Arc::default(),
         );
         let write = ObjectWrite::Create { workload: None, objects: vec![machine(&owners)] };
-        assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
+        assert_eq!(writer.write(vec![StepWrite::Required(write)]).await.is_ok(), is_made, "{case}");
         assert_eq!(script.left(), 0, "{case}");
         let id = ObjectId::core("Machine", "ns", "m");
         assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "{case}: the next step knows of it");
@@ -133,7 +133,7 @@ async fn a_silent_api_server_occupies_a_step_for_a_short_time() {
         let create = |name: &str| {
             let (writer, write) =
                 (writer.clone(), ObjectWrite::Create { workload: None, objects: vec![machine(name)] });
-            tokio::spawn(async move { writer.write(vec![write]).await })
+            tokio::spawn(async move { writer.write(vec![StepWrite::Required(write)]).await })
         };
         let others: Vec<_> = (0..uncertain::SHARE).map(|number| create(&format!("other{number}"))).collect();
         tokio::task::yield_now().await;
@@ -168,7 +168,7 @@ async fn a_forgotten_workload_cluster_is_not_made_again() {
     let node = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
     let write = ObjectWrite::Create { workload: Some(ObjectKey::new("ns", "c")), objects: vec![node] };
     let write = || write.clone();
-    let error = async || writer.write(vec![write()]).await.unwrap_err().to_string();
+    let error = async || writer.write(vec![StepWrite::Required(write())]).await.unwrap_err().to_string();
     assert_eq!(error().await, "workload cluster ns/c is not connected", "there is no Cluster");
     let cluster = |metadata: Value| {
         let mut cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
@@ -262,46 +262,76 @@ async fn the_control_plane_owns_the_kubeconfig() {
     }
 }
 
+/// The status code of the response about an object of this name, and how long the response takes.
+type AnswerTo = Box<dyn Fn(&str) -> (u16, Duration) + Send>;
+
+/// An API server of a workload cluster.
+struct WorkloadServer {
+    requests: std::sync::Mutex<Vec<String>>,
+    answer: std::sync::Mutex<AnswerTo>,
+}
+
+impl WorkloadServer {
+    fn new(answer: impl Fn(&str) -> (u16, Duration) + Send + 'static) -> Arc<Self> {
+        let answer: AnswerTo = Box::new(answer);
+        Arc::new(WorkloadServer { requests: Vec::new().into(), answer: answer.into() })
+    }
+
+    fn set_answer(&self, answer: impl Fn(&str) -> (u16, Duration) + Send + 'static) {
+        *self.answer.lock().unwrap() = Box::new(answer);
+    }
+
+    /// The names of the requested objects since the last call.
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
+    }
+
+    fn client(self: &Arc<Self>) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path().trim_end_matches("/eviction").to_owned();
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let (code, takes) = (server.answer.lock().unwrap())(&name);
+            server.requests.lock().unwrap().push(name.clone());
+            async move {
+                sleep(takes).await;
+                let body = match code {
+                    200..300 => json!({
+                        "kind": "Node", "apiVersion": "v1", "metadata": {"name": name, "resourceVersion": "2"},
+                    }),
+                    code => json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+                        "reason": "Refused", "message": "the disruption budget x needs 1 healthy pods",
+                    }),
+                };
+                let body = axum::body::Body::from(body.to_string());
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+}
+
+fn writer_to(server: &Arc<WorkloadServer>, script: &Script) -> (Writer, Arc<LifecycleStore>) {
+    let (store, _queue) = LifecycleStore::new(Arc::default());
+    let store = Arc::new(store);
+    let (workloads, followed) = (Arc::new(OneWorkload(server.client())), ExternalClusters::none(&store));
+    (Writer::new(script.client(), store.clone(), workloads, followed, Arc::default()), store)
+}
+
 #[tokio::test(start_paused = true)]
 async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
     // MA-10.6
-    let is_refusing = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let (tried, refusing) = (Arc::new(std::sync::Mutex::new(Vec::new())), is_refusing.clone());
-    let log = tried.clone();
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let path = request.uri().path().to_owned();
-        let name = path.trim_end_matches("/eviction").rsplit('/').next().unwrap_or_default().to_owned();
-        let is_refusing = refusing.load(std::sync::atomic::Ordering::Relaxed);
-        let is_refused = is_refusing && name == "a";
-        log.lock().unwrap().push(name);
-        async move {
-            // Those who refuse are quick.
-            sleep(Duration::from_secs(if is_refusing { 0 } else { 4 })).await;
-            let (code, body) = match is_refused {
-                true => (
-                    429,
-                    json!({
-                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
-                        "reason": "TooManyRequests", "message": "the disruption budget x needs 1 healthy pods",
-                    }),
-                ),
-                false => (201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})),
-            };
-            let body = axum::body::Body::from(body.to_string());
-            Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
-        }
+    let (quick, slow) = (Duration::ZERO, Duration::from_secs(4));
+    let server = WorkloadServer::new(move |name| match name {
+        "a" => (429, quick),
+        "b" => (403, quick),
+        "c" => (500, quick),
+        _ => (201, quick),
     });
-    let workloads = Arc::new(OneWorkload(kube::Client::new(service, "default")));
-    let (store, _queue) = LifecycleStore::new(Arc::default());
-    let (store, cluster) = (Arc::new(store), ObjectKey::new("ns", "c"));
-    let writer = Writer::new(
-        Script::default().client(),
-        store.clone(),
-        workloads,
-        ExternalClusters::none(&store),
-        Arc::default(),
-    );
-    let pods = ["a", "b", "c", "d"].map(|name| {
+    let (writer, store) = writer_to(&server, &Script::default());
+    let cluster = ObjectKey::new("ns", "c");
+    let pods = ["a", "b", "c", "d", "e"].map(|name| {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name}});
         Arc::new(object(pod))
     });
@@ -309,26 +339,77 @@ async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
         store.wrote(&id_of(Some(&cluster), pod), (**pod).clone());
     }
     let evict = || {
-        pods.iter().map(|pod| ObjectWrite::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None }).collect()
+        let evict = |pod: &Arc<Object>| ObjectWrite::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None };
+        vec![StepWrite::Attempted(pods.iter().map(evict).collect())]
     };
     let refusal = |name: &str| {
         let pod = ObjectKey::new("default", name);
         store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))
     };
     writer.write(evict()).await.unwrap();
-    let tried = || {
-        let mut tried: Vec<String> = std::mem::take(&mut *tried.lock().unwrap());
-        // The client tries again by itself.
-        tried.dedup();
-        tried
-    };
-    assert_eq!(tried(), ["a", "b", "c", "d"], "the others go on after a refusal");
-    assert!(refusal("a").unwrap().contains("the disruption budget x needs 1 healthy pods"));
-    assert_eq!(refusal("b"), None);
-    is_refusing.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(server.take_requests(), ["a", "b", "c", "d", "e"], "the others go on after a refusal, which is final");
+    for name in ["a", "b", "c"] {
+        assert!(refusal(name).unwrap().contains("the disruption budget x needs 1 healthy pods"), "{name}");
+    }
+    assert_eq!(refusal("d"), None);
+    server.set_answer(move |_| (201, slow));
     writer.write(evict()).await.unwrap();
-    assert_eq!(tried(), ["a", "b", "c"], "after ten seconds the next pass goes on");
+    assert_eq!(server.take_requests(), ["a", "b", "c"], "after ten seconds the next pass goes on");
     assert_eq!(refusal("a"), None, "it is evicted in the next pass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_of_another_object_does_not_end_a_step() {
+    // MA-4.4
+    const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m/status";
+    let cluster = ObjectKey::new("ns", "c");
+    let node = |name: &str| {
+        let before = object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}));
+        let mut after = before.clone();
+        machines::lifecycle::set_field(&mut after, "spec.unschedulable", json!(true));
+        ObjectWrite::Update { workload: Some(cluster.clone()), before: Arc::new(before), after }
+    };
+    let pod = Arc::new(object(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p"},
+    })));
+    let evict = ObjectWrite::Evict { workload: cluster.clone(), pod, grace: None };
+    let machine = |status: Value| {
+        object(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "status": status,
+            "metadata": {"namespace": "ns", "name": "m", "generation": 2},
+        }))
+    };
+    let own = || {
+        let before = Arc::new(machine(json!({"observedGeneration": 1})));
+        let after = machine(json!({"observedGeneration": 2, "phase": "Running"}));
+        StepWrite::Required(ObjectWrite::Update { workload: None, before, after })
+    };
+    // The code for Node a, then what is requested of the workload cluster, and whether the Machine is written.
+    for (code, requested, is_written) in
+        [(403, vec!["a", "b"], true), (500, vec!["a", "b"], true), (0, vec!["a"], true), (409, vec!["a"], false)]
+    {
+        let server = WorkloadServer::new(move |name| match (name, code) {
+            ("a", 0) => (200, Duration::from_hours(1)),
+            ("a", code) => (code, Duration::ZERO),
+            _ => (200, Duration::ZERO),
+        });
+        let script = Script::default();
+        if is_written {
+            script.expect(
+                &Method::PATCH,
+                MACHINE,
+                &[r#""status":{"phase":"Running"}"#],
+                ScriptedAnswer::ok(Value::from(machine(json!({})))),
+            );
+        }
+        let (writer, _) = writer_to(&server, &script);
+        let step =
+            vec![StepWrite::Attempted(vec![node("a"), evict.clone()]), StepWrite::Attempted(vec![node("b")]), own()];
+        let error = writer.write(step).await.unwrap_err().to_string();
+        assert!(error.contains("Node a"), "{code}: the failure is reported: {error}");
+        assert_eq!(server.take_requests(), requested, "{code}: no eviction without a cordon");
+        assert_eq!(script.left(), 0, "{code}: the generation is not observed");
+    }
 }
 
 #[test]
@@ -392,10 +473,17 @@ async fn an_object_that_is_not_found_is_read_again() {
         let workloads = Arc::new(OneWorkload(script.client()));
         let writer =
             Writer::new(script.client(), store.clone(), workloads, ExternalClusters::none(&store), Arc::default());
-        let error = writer.write(vec![write]).await.unwrap_err();
+        let written = writer.write(vec![StepWrite::Attempted(vec![write])]).await;
         assert_eq!(script.left(), 0, "{case}");
         assert_eq!(store.with(|objects| objects.get(id).is_some()), is_stored, "{case}");
         // A failure has growing pauses; the next step of the other cases comes at once.
-        assert_eq!(matches!(error, WriteError::Failed(_)), is_stored, "{case}: {error}");
+        let error = written.err();
+        assert_eq!(matches!(error, Some(WriteError::Failed(_))), is_stored, "{case}: {error:?}");
+        // There is nothing left to do about a Pod that is gone.
+        assert_eq!(
+            matches!(error, Some(WriteError::Conflict { .. })),
+            !is_stored && *id != of_pod,
+            "{case}: {error:?}"
+        );
     }
 }
