@@ -141,6 +141,12 @@ impl<'a> StepContext<'a> {
         self.objects.workload(cluster).filter(|workload| workload.is_reachable)
     }
 
+    /// What is known of the workload cluster, also before it is connected: an embedded one has the objects that the first
+    /// control plane machine has registered.
+    pub(super) fn unconnected_workload(&self, cluster: &ObjectKey) -> Option<&'a WorkloadObjects> {
+        self.objects.workload(cluster)
+    }
+
     /// Whether the workload cluster is connected by the Secret of its kubeconfig.
     pub(super) fn is_followed(&self, cluster: &ObjectKey) -> bool {
         self.objects.workload(cluster).is_some_and(|workload| workload.is_followed)

@@ -24,6 +24,7 @@ const OF_ALL: [&str; 8] = [
 
 /// Conditions of a Cluster that all its objects depend on.
 const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnectionProbe"];
+const HEALTH_CHECK: &str = "MachineHealthCheck";
 /// Kinds of owners whose status is not read by owned objects.
 const OWNERS: [&str; 4] = ["Cluster", "Machine", "MachineDeployment", "MachineSet"];
 /// Fields of a MachineDeployment that its Machines depend on: their revision and whether they are up to date.
@@ -44,7 +45,7 @@ pub fn dependents(
         if object.kind() == "Node" {
             let machines: Vec<&Arc<Object>> = all.iter().filter_map(|id| objects.get(id)).collect();
             let checks: Vec<ObjectId> =
-                machines.into_iter().flat_map(|machine| checks_of(objects, cluster, machine)).collect();
+                machines.into_iter().flat_map(|machine| selecting(objects, HEALTH_CHECK, cluster, machine)).collect();
             all.extend(checks);
         }
         return all;
@@ -53,6 +54,9 @@ pub fn dependents(
         one.owner_references().iter().filter_map(|owner| owner_id(owner, &id.key.namespace)).for_each(|owner| {
             all.extend(control_plane_of(objects, &owner));
             all.extend(parts_of_pool(objects, &owner));
+            if after.is_none() {
+                all.extend(checks_of_owner(objects, &owner));
+            }
             all.insert(owner);
         });
     }
@@ -66,6 +70,10 @@ pub fn dependents(
         if OF_ALL.into_iter().any(differs) || CONDITIONS_OF_ALL.into_iter().any(turns) {
             all.extend(objects.everything_of(&id.key).iter().map(|object| ObjectId::for_object(object)));
         }
+        if turns("InfrastructureReady") {
+            let checks = objects.of_cluster(&GroupKind::core(HEALTH_CHECK), &id.key);
+            all.extend(checks.iter().map(|check| ObjectId::for_object(check)));
+        }
         return all;
     }
     if &*id.kind.group == GROUP {
@@ -73,7 +81,11 @@ pub fn dependents(
             all.insert(ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
             if id.kind.is_core("Machine") {
                 let seen = before.into_iter().chain(after);
-                all.extend(seen.flat_map(|machine| checks_of(objects, &cluster, machine)));
+                all.extend(seen.flat_map(|machine| selecting(objects, HEALTH_CHECK, &cluster, machine)));
+                // A set adopts it (MA-15.4).
+                let orphan = after.filter(|machine| controller(machine).is_none());
+                all.extend(orphan.into_iter().flat_map(|it| selecting(objects, "MachineSet", &cluster, it)));
+                all.extend(configs_beside(objects, &cluster, before, after));
             }
         }
         if id.kind.is_core("MachineDeployment") {
@@ -148,14 +160,39 @@ fn is_same_besides(one: Option<&Map<String, Value>>, other: Option<&Map<String, 
     one.zip(other).is_some_and(|(one, other)| one.iter().filter(counts).eq(other.iter().filter(counts)))
 }
 
-/// The health checks that may select a Machine.
-fn checks_of(objects: &MachineCache, cluster: &ObjectKey, machine: &Object) -> Vec<ObjectId> {
-    let checks = objects.of_cluster(&GroupKind::core("MachineHealthCheck"), cluster);
-    let may_select = |check: &&Arc<Object>| {
-        let labels = check.at(paths::worker::MATCH_LABELS).and_then(Value::as_object);
+/// The objects of a kind that may select a Machine by its labels.
+fn selecting(objects: &MachineCache, kind: &str, cluster: &ObjectKey, machine: &Object) -> Vec<ObjectId> {
+    let all = objects.of_cluster(&GroupKind::core(kind), cluster);
+    let may_select = |one: &&Arc<Object>| {
+        let labels = one.at(paths::worker::MATCH_LABELS).and_then(Value::as_object);
         labels.into_iter().flatten().all(|(name, value)| machine.label(name) == value.as_str())
     };
-    checks.iter().filter(may_select).map(|check| ObjectId::for_object(check)).collect()
+    all.iter().filter(may_select).map(|one| ObjectId::for_object(one)).collect()
+}
+
+/// The health checks of the owner of a deleted object, which may be a remediation request (MA-19.8).
+fn checks_of_owner(objects: &MachineCache, owner: &ObjectId) -> Vec<ObjectId> {
+    let machine = if owner.kind.is_core("Machine") { objects.get(owner) } else { None };
+    let cluster = machine.and_then(|machine| Some((machine, cluster_of(machine)?)));
+    cluster.map_or_else(Vec::new, |(machine, cluster)| selecting(objects, HEALTH_CHECK, &cluster, machine))
+}
+
+/// The objects of the other control plane Machines, if one of them leaves: the oldest one initializes the control plane
+/// (CT-12.7).
+fn configs_beside(
+    objects: &MachineCache,
+    cluster: &ObjectKey,
+    before: Option<&Object>,
+    after: Option<&Object>,
+) -> Vec<ObjectId> {
+    let is_of_control_plane = |machine: &Object| machine.label(model::hub::label::CONTROL_PLANE).is_some();
+    let stayed = before.is_some_and(|machine| is_of_control_plane(machine) && !machine.is_being_deleted());
+    if !stayed || after.is_some_and(|machine| !machine.is_being_deleted()) {
+        return Vec::new();
+    }
+    let machines = objects.of_cluster(&GroupKind::core("Machine"), cluster);
+    let others = machines.iter().filter(|machine| is_of_control_plane(machine));
+    others.flat_map(|machine| objects.owned_by(machine.uid())).cloned().collect()
 }
 
 /// The machines that an object of a workload cluster concerns: those of a Node, and those that wait for Pods on it.

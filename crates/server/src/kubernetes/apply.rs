@@ -172,8 +172,8 @@ impl PlanExecution<'_> {
         for (position, step) in plan.steps.iter().enumerate() {
             if let Err(error) = self.take(step).await {
                 self.clean_up_after(step, &error).await;
-                self.unmark_hooks_after(step).await;
-                let left = plan.steps.get(position..).unwrap_or_default();
+                let (done, left) = plan.steps.split_at(position);
+                self.unmark_hooks(done, left).await;
                 return Err(self.note_infrastructure(step, left, error).await);
             }
         }

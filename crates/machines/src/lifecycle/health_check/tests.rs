@@ -181,6 +181,24 @@ fn no_machine_is_unhealthy_before_the_cluster_is_up() {
 }
 
 #[test]
+fn machines_are_judged_as_soon_as_the_infrastructure_is_ready() {
+    // MA-19.2
+    let mut simulator = setup(json!({}));
+    let cluster = simulator.core("Cluster", CLUSTER);
+    simulator.edit(&cluster, |cluster| crate::lifecycle::conditions::remove(cluster, "InfrastructureReady"));
+    simulator.make(machine("m", Some("gone")));
+    settled(&mut simulator);
+    assert_eq!(health(&simulator, "m"), "");
+    let ready = condition("InfrastructureReady", "True", &json!(START));
+    let cluster = simulator.core("Cluster", CLUSTER);
+    simulator.edit(&cluster, |cluster| {
+        crate::lifecycle::fields::list_mut(cluster, "status", "conditions").push(ready.clone());
+    });
+    assert!(simulator.settle(200));
+    assert_eq!(health(&simulator, "m"), "NodeDeleted");
+}
+
+#[test]
 fn the_startup_timeout_begins_when_everything_else_is_ready_and_zero_is_never() {
     // MA-19.3
     for (timeout, ready_after, by, want) in
@@ -319,6 +337,9 @@ fn external_remediation_is_requested_once_and_withdrawn() {
         assert_eq!(reason(&machine, "ExternallyRemediated"), "WaitingForRemediation", "{name}");
         assert_eq!(status(&machine, "OwnerRemediated"), None, "{name}");
     }
+    simulator.delete(&ObjectId::for_object(&simulator.find(&requests, "b").unwrap()));
+    assert!(simulator.settle(200));
+    assert!(simulator.find(&requests, "b").is_some(), "one that is deleted is made again");
     node(&mut simulator, "gone-a", "Ready", "True");
     settled(&mut simulator);
     assert_eq!(health(&simulator, "a"), "healthy");

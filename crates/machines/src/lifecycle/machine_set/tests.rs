@@ -170,6 +170,14 @@ fn machines_without_a_controller_are_adopted_and_those_of_others_are_not_counted
     assert_eq!(owner_name(&simulator.core("Machine", "free"), "MachineSet"), Some("set"));
     assert_eq!(owner_name(&simulator.core("Machine", "theirs"), "MachineSet"), None);
     assert_eq!(counters(&simulator)[0], 1);
+    make(&mut simulator, "late", json!([]));
+    assert!(simulator.settle(1_000));
+    assert_eq!(owner_name(&simulator.core("Machine", "late"), "MachineSet"), Some("set"));
+    let theirs = simulator.core("Machine", "theirs");
+    simulator.edit(&theirs, |machine| set(machine, "metadata.ownerReferences", json!([])));
+    assert!(simulator.settle(1_000));
+    assert_eq!(counters(&simulator)[0], 1);
+    assert_eq!(owner_name(&simulator.core("Machine", "theirs"), "MachineSet"), Some("set"), "released by its owner");
 }
 
 #[test]

@@ -255,9 +255,7 @@ pub(super) fn report_failure(ctx: &ProviderContext<'_>, after: &mut Object, fail
 
 /// Deletes Node and Pods, then, after a delay, the machine (CT-18.4, CT-19.9).
 fn delete(ctx: &ProviderContext<'_>, mut after: Object, step: &mut Reconciliation) {
-    if ctx.context.workload(&ctx.cluster_key()).is_some() {
-        node::delete(ctx, step);
-    }
+    node::delete(ctx, step);
     if let Some(left) = ctx.left_since_deletion(ctx.context.settings.timings.deletion) {
         step.requeue_after(left);
     } else {

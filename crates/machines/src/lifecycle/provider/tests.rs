@@ -396,6 +396,40 @@ fn a_control_plane_machine_comes_up_part_by_part() {
 }
 
 #[test]
+fn a_control_plane_machine_that_is_deleted_before_the_connection_leaves_nothing() {
+    // CT-19.9
+    let mut simulator = setup(SLOW);
+    make_cluster(&mut simulator, json!({}));
+    make_machine(&mut simulator, "m", true, json!({}));
+    play(&mut simulator, 46);
+    assert!(node(&simulator, "m").is_some() && in_workload(&simulator, "Pod", "kube-system", "etcd-m").is_some());
+    assert!(!simulator.objects.workload(&cluster_key()).unwrap().is_reachable);
+    simulator.delete(&ObjectId::for_object(&embedded(&simulator, "EmbeddedMachine", "m")));
+    assert!(simulator.settle(100));
+    let workload = simulator.objects.workload(&cluster_key()).unwrap();
+    assert_eq!(workload.all(&GroupKind::new("", "Node")).count(), 0);
+    assert_eq!(workload.all(&GroupKind::new("", "Pod")).count(), 0);
+}
+
+#[test]
+fn the_next_machine_initializes_the_control_plane_when_the_oldest_one_leaves() {
+    // CT-12.7
+    let mut simulator = setup(SLOW);
+    make_cluster(&mut simulator, json!({}));
+    make_machine(&mut simulator, "a", true, json!({}));
+    make_machine(&mut simulator, "b", true, json!({}));
+    play(&mut simulator, 16);
+    let has_data =
+        |simulator: &MachineSimulator, name: &str| is_true(&embedded(simulator, "EmbeddedConfig", name), "Ready");
+    assert!(has_data(&simulator, "a") && !has_data(&simulator, "b"), "the first one initializes the control plane");
+    let first = simulator.core("Machine", "a");
+    simulator.edit(&first, |machine| set(machine, "metadata.finalizers", json!(["test/stays"])));
+    simulator.delete(&ObjectId::for_object(&first));
+    play(&mut simulator, 20);
+    assert!(has_data(&simulator, "b"));
+}
+
+#[test]
 fn a_machine_says_what_it_waits_for() {
     // CT-12.7, CT-18.3, CT-18.6, CT-19.3
     let mut simulator = setup(Timings { bootstrap: Duration::from_secs(100), ..Timings::NONE });

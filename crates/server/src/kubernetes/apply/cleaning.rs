@@ -51,17 +51,18 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Removes the marks of the hooks that follow a step of the control plane, if the control plane did not take the
-    /// step: the next run would call them before the control plane is upgraded (HK-20). The mark of the hook at the end
-    /// of the upgrade stays.
-    pub(super) async fn unmark_hooks_after(&mut self, failed: &PlanStep) {
-        let is_step = failed.part == TopologyPart::ControlPlane
-            && failed.changes.iter().any(|change| change.path == paths::VERSION);
-        let (Some(current), true) = (&failed.current, is_step) else { return };
-        let done = self.run.plan.steps.iter().take_while(|step| !std::ptr::eq(*step, failed));
-        let changes = done.filter(|step| step.part == TopologyPart::Cluster).flat_map(|step| &step.changes);
+    /// Removes the marks of the hooks that follow an upgrade of the control plane, if that is among the steps that are
+    /// `left` after a failure: the next run would call them before the control plane is upgraded (HK-20). The mark of
+    /// the hook at the end of the upgrade stays.
+    pub(super) async fn unmark_hooks(&mut self, done: &[PlanStep], left: &[PlanStep]) {
+        let is_upgrade = |step: &&PlanStep| {
+            step.part == TopologyPart::ControlPlane && step.changes.iter().any(|change| change.path == paths::VERSION)
+        };
+        let Some(upgrade) = left.iter().find(is_upgrade) else { return };
+        let Some(current) = &upgrade.current else { return };
+        let changes = done.iter().filter(|step| step.part == TopologyPart::Cluster).flat_map(|step| &step.changes);
         let Some(marked) = changes.map(ClusterField::for_change).find(ClusterField::is_of_hooks) else { return };
-        let stored = untyped::get(self.client, &failed.object).await;
+        let stored = untyped::get(self.client, &upgrade.object).await;
         // A write without an answer may have begun the step.
         if !stored
             .is_ok_and(|stored| stored.is_some_and(|stored| stored.at(paths::VERSION) == current.at(paths::VERSION)))

@@ -563,6 +563,15 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
         }
         assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
     }
+    // A step before it fails.
+    let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
+    let infrastructure = step(StepAction::Apply, TopologyPart::Infrastructure, "ground");
+    let script = Script::default();
+    script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+    script.expect(&Method::PATCH, &ground, &[], refused(422));
+    script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
+    script.expect(&Method::PATCH, &cluster, &[unmarked], written("blade"));
+    assert!(carry_out(&script, vec![mark.clone(), infrastructure, upgrade.clone()]).await.error.is_some());
     let script = Script::default();
     script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
     script.expect(&Method::PATCH, &control_plane, &[], written("brain")).hears(1);

@@ -204,9 +204,7 @@ impl Writer {
             ObjectWrite::Evict { workload, pod, grace } => self.evict(&workload, &pod, grace).await,
             ObjectWrite::Connect { workload, up: true } => self.connect(&workload).await,
             ObjectWrite::Connect { workload, up: false } => {
-                self.watches.stop(&workload);
-                self.workloads.forget(&workload);
-                self.store.connected(&workload, false);
+                self.disconnect(&workload);
                 Ok(())
             }
             ObjectWrite::Follow { workload, on: true } => {
@@ -222,9 +220,20 @@ impl Writer {
         }
     }
 
-    /// Drops the workload cluster of a deleted Cluster.
+    /// Drops the workload cluster of a deleted Cluster. A hosted one is usually deleted with the infrastructure or the
+    /// control plane; a Cluster may have neither.
     pub(super) fn forget_cluster(&self, cluster: &ObjectKey) {
         self.followed.stop(cluster);
+        if self.workloads.get(cluster).is_some() {
+            self.disconnect(cluster);
+        }
+    }
+
+    /// Deletes the workload cluster, if it is hosted, and removes its objects.
+    fn disconnect(&self, cluster: &ObjectKey) {
+        self.watches.stop(cluster);
+        self.workloads.forget(cluster);
+        self.store.connected(cluster, false);
     }
 
     fn client(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
@@ -463,10 +472,16 @@ impl Writer {
     }
 }
 
-/// Whether the Cluster exists and is not being deleted.
+/// Whether the Cluster exists, and so does the object with which its workload cluster is deleted. A Cluster that is
+/// being deleted may wait for a hook for a long time before they are.
 fn is_wanted(objects: &MachineCache, cluster: &ObjectKey) -> bool {
-    let found = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
-    found.is_some_and(|cluster| !cluster.is_being_deleted())
+    let Some(cluster) = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name)) else {
+        return false;
+    };
+    let (infrastructure, control_plane) = (cluster.infrastructure_ref(), cluster.control_plane_ref());
+    let host = if infrastructure.is_defined() { infrastructure } else { control_plane };
+    let host = ObjectId::new(GroupKind::for_reference(&host), ObjectKey::new(cluster.namespace(), &*host.name));
+    !cluster.is_being_deleted() || objects.get(&host).is_some_and(|host| !host.is_being_deleted())
 }
 
 /// A Cluster, and the owner of its kubeconfig: the control plane, or the Cluster itself without one.

@@ -179,6 +179,27 @@ async fn a_forgotten_workload_cluster_is_not_made_again() {
     let id = ObjectId::core("Cluster", "ns", "c");
     store.wrote(&id, cluster(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]})));
     assert_eq!(error().await, "workload cluster ns/c is not connected", "it is being deleted");
+    let forge = ObjectId::new(GroupKind::new("infrastructure.cluster.x-k8s.io", "ForgeCluster"), id.key.clone());
+    let mut waiting =
+        cluster(json!({"uid": "other", "deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]}));
+    let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "c"});
+    machines::lifecycle::set_field(&mut waiting, "spec.infrastructureRef", reference);
+    store.removed(&id, None);
+    store.wrote(&id, waiting);
+    let infrastructure = |metadata: Value| {
+        let mut forge = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "ForgeCluster",
+            "metadata": {"namespace": "ns", "name": "c", "uid": "i"}});
+        json_patch::merge(&mut forge["metadata"], &metadata);
+        object(forge)
+    };
+    store.wrote(&forge, infrastructure(json!({})));
+    assert_eq!(error().await, "ns/c", "a hook may hold the deletion of its infrastructure");
+    store.removed(&forge, None);
+    store.wrote(
+        &forge,
+        infrastructure(json!({"uid": "j", "deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["f"]})),
+    );
+    assert_eq!(error().await, "workload cluster ns/c is not connected", "its infrastructure is being deleted");
     store.removed(&id, None);
     store.wrote(&id, cluster(json!({"uid": "another"})));
     assert_eq!(error().await, "ns/c", "its first Node makes it");
