@@ -48,7 +48,7 @@ pub use context::{StepContext, StepError};
 pub use dispatch::next;
 pub use machine::{MachinePhase, TRANSITIONS};
 pub use machine_set::CHECK_FAILED;
-pub use objects::{GroupKind, MachineCache, ObjectId};
+pub use objects::{GroupKind, MachineCache, ObjectId, RefusedEviction};
 pub use provider::adoption::adopt;
 pub use provider::delays::STARTUP_JITTER;
 pub use provider::flow::{CLUSTER_FLOW, Flow, MACHINE_FLOW};

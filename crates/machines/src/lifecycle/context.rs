@@ -141,10 +141,10 @@ impl<'a> StepContext<'a> {
         self.objects.workload(cluster).filter(|workload| workload.is_reachable)
     }
 
-    /// What is known of the workload cluster, also before it is connected: an embedded one has the objects that the first
-    /// control plane machine has registered.
-    pub(super) fn unconnected_workload(&self, cluster: &ObjectKey) -> Option<&'a WorkloadObjects> {
-        self.objects.workload(cluster)
+    /// The workload cluster if it is connected, or hosted by this process: before it is connected, it has the objects
+    /// that the first control plane machine has registered.
+    pub(super) fn known_workload(&self, cluster: &ObjectKey) -> Option<&'a WorkloadObjects> {
+        self.objects.workload(cluster).filter(|workload| workload.is_reachable || !workload.is_followed)
     }
 
     /// Whether the workload cluster is connected by the Secret of its kubeconfig.

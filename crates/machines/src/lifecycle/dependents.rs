@@ -54,7 +54,7 @@ pub fn dependents(
         one.owner_references().iter().filter_map(|owner| owner_id(owner, &id.key.namespace)).for_each(|owner| {
             all.extend(control_plane_of(objects, &owner));
             all.extend(parts_of_pool(objects, &owner));
-            if after.is_none() {
+            if before.is_none() || after.is_none() {
                 all.extend(checks_of_owner(objects, &owner));
             }
             all.insert(owner);
@@ -170,7 +170,7 @@ fn selecting(objects: &MachineCache, kind: &str, cluster: &ObjectKey, machine: &
     all.iter().filter(may_select).map(|one| ObjectId::for_object(one)).collect()
 }
 
-/// The health checks of the owner of a deleted object, which may be a remediation request (MA-19.8).
+/// The health checks of the owner of a new or deleted object, which may be a remediation request (MA-19.8).
 fn checks_of_owner(objects: &MachineCache, owner: &ObjectId) -> Vec<ObjectId> {
     let machine = if owner.kind.is_core("Machine") { objects.get(owner) } else { None };
     let cluster = machine.and_then(|machine| Some((machine, cluster_of(machine)?)));

@@ -286,10 +286,12 @@ fn resize(draft: &mut SetDraft, intent: Option<i64>, step: &mut Reconciliation) 
     set(&mut draft.after, paths::REPLICAS, json!(intent));
 }
 
-/// Writes each set at most once, the new one first (MA-21.12).
+/// Writes each set at most once, the new one first (MA-21.12). An old set that cannot be changed does not hold the
+/// others.
 fn write(drafts: &[SetDraft], step: &mut Reconciliation) {
-    for draft in drafts {
+    for (position, draft) in drafts.iter().enumerate() {
         match &draft.before {
+            Some(before) if position > 0 => step.update_other(before, draft.after.clone()),
             Some(before) => step.update(before, draft.after.clone()),
             None => step.create(vec![draft.after.clone()]),
         }

@@ -13,19 +13,25 @@ mod tests;
 
 use std::sync::Arc;
 
+use core::time::Duration;
+
 use self::nodes::PoolNodes;
 use self::objects::PoolObjects;
 use super::begin::begin;
 use super::conditions::{ConditionState, put};
 use super::context::{StepContext, StepError};
 use super::fields::{
-    cluster_of, controller, is_timeout_over, items, owner, owner_name, remove_finalizer, set_label, set_owner,
+    cluster_of, controller, items, number, owner, owner_name, remaining, remove_finalizer, set_label, set_owner, time,
 };
-use super::step::Reconciliation;
+use super::step::{ObjectWrite, Reconciliation};
+use golang::calendar::Moment;
+use model::hub::machine_defaults::NODE_DELETION_TIMEOUT_SECONDS;
 use model::hub::{Object, label, paths};
 
 /// Finalizer of machine pools until their objects are gone.
 const FINALIZER: &str = "machinepool.cluster.x-k8s.io";
+/// Interval between attempts to delete Nodes.
+const NODE_PASS: Duration = Duration::from_secs(2);
 
 /// The next step: finalizer, owner and label, bootstrap data, infrastructure, Nodes, then the status.
 ///
@@ -85,45 +91,80 @@ fn delete(
         put(&mut after, "Deleting", &ConditionState::new(true, reason, message), context.now);
         phase::deleting(&mut after, step);
     } else if after.has_finalizer(FINALIZER) {
-        end = delete_nodes(context, cluster, object, step);
-        match &end {
-            Ok(()) => {
-                remove_finalizer(&mut after, FINALIZER);
-                step.event("Deleted", "Deleted the instances of the pool");
-            }
+        let waits = match delete_nodes(context, cluster, object, step) {
+            Ok(waits) => waits,
             Err(error) => {
                 let message = error.to_string();
-                put(&mut after, "Deleting", &ConditionState::new(true, "DeletingNodes", message), context.now);
+                end = Err(error);
+                Some(message)
             }
+        };
+        if let Some(message) = waits {
+            put(&mut after, "Deleting", &ConditionState::new(true, "DeletingNodes", message), context.now);
+        } else {
+            remove_finalizer(&mut after, FINALIZER);
+            step.event("Deleted", "Deleted the instances of the pool");
         }
     }
     step.update(object, after);
     end
 }
 
-/// Deletes the Nodes of the pool; gives up after the timeout of Machines (MA-9.12).
+/// Deletes the Nodes of the pool, and gives up after the timeout (MA-9.12). Returns a message while some are left.
+///
+/// # Errors
+/// While the workload cluster is not connected.
 fn delete_nodes(
     context: &StepContext<'_>,
     cluster: &Object,
     object: &Object,
     step: &mut Reconciliation,
-) -> Result<(), StepError> {
+) -> Result<Option<String>, StepError> {
     if cluster.is_being_deleted() {
-        return Ok(());
+        return Ok(None);
     }
-    let is_given_up =
-        is_timeout_over(object, paths::worker::NODE_DELETION_TIMEOUT, paths::metadata::DELETION_TIMESTAMP, context.now);
-    match PoolNodes::read(context, cluster, object) {
-        Some(nodes) if is_given_up => nodes.deletions(cluster).for_each(|deletion| step.attempt([deletion])),
-        // The finalizer stays if one of them fails.
-        Some(nodes) => nodes.deletions(cluster).for_each(|deletion| step.require(deletion)),
-        None if is_given_up || items(object, paths::worker::NODE_REFS).is_empty() => {}
+    let left = time_left_for_nodes(object, context.now);
+    let waiting = match PoolNodes::read(context, cluster, object) {
+        Some(nodes) => {
+            let deletions: Vec<ObjectWrite> = nodes.deletions(cluster).collect();
+            let number = deletions.len();
+            deletions.into_iter().for_each(|deletion| step.attempt([deletion]));
+            (number > 0).then(|| Ok(Some(format!("Waiting for {number} Nodes to be deleted"))))
+        }
+        None if items(object, paths::worker::NODE_REFS).is_empty() => None,
         None => {
             let name = object.key();
-            return Err(StepError::failed(format!(
-                "the Nodes of MachinePool {name} cannot be deleted: its cluster is not connected"
-            )));
+            let message = format!("the Nodes of MachinePool {name} cannot be deleted: its cluster is not connected");
+            Some(Err(StepError::failed(message)))
         }
+    };
+    match (waiting, left) {
+        (Some(waiting), NodeDeletionTime::Remains(left)) => {
+            step.requeue_after(left.map_or(NODE_PASS, |left| left.min(NODE_PASS)));
+            waiting
+        }
+        _ => Ok(None),
     }
-    Ok(())
+}
+
+/// The time for the deletion of Nodes.
+enum NodeDeletionTime {
+    /// What remains of it; `None` without a limit.
+    Remains(Option<Duration>),
+    IsOver,
+}
+
+/// The time that is left for the deletion of the Nodes of a pool. Pools have the default of Machines: Cluster API's
+/// webhook sets it.
+fn time_left_for_nodes(object: &Object, now: Moment) -> NodeDeletionTime {
+    let default = i64::from(NODE_DELETION_TIMEOUT_SECONDS);
+    let seconds = number(object, paths::worker::NODE_DELETION_TIMEOUT).unwrap_or(default);
+    let Some(seconds) = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0) else {
+        return NodeDeletionTime::Remains(None);
+    };
+    let Some(begun) = time(object, paths::metadata::DELETION_TIMESTAMP) else { return NodeDeletionTime::IsOver };
+    match remaining(begun, Duration::from_secs(seconds), now) {
+        Some(left) => NodeDeletionTime::Remains(Some(left)),
+        None => NodeDeletionTime::IsOver,
+    }
 }

@@ -43,7 +43,7 @@ use super::context::{StepContext, StepError};
 use super::fields::{
     cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text,
 };
-use super::step::Reconciliation;
+use super::step::{ObjectWrite, Reconciliation};
 use model::hub::{Object, ObjectKey, label, paths};
 
 /// Finalizer of a set until its machines are gone (MA-1.7). The finalizer for templates of topologies belongs to other
@@ -128,18 +128,31 @@ fn live(
     let mut members = members(context, &after, &cluster.key())?;
     let pair = (&after, deployment.as_deref());
     let remediated = remediation::remediate(context, cluster, pair, &templates, &mut members, step);
-    let mut late = step.collect_error(remediated)?.unwrap_or_default();
+    step.collect_error(remediated)?;
     sync::machines(context, &mut after, &mut members, step)?;
     let scaling = scale::replicas_of(context, cluster, &after, &templates, &members, step);
     let Scaling { writes, mut held } = step.collect_error(scaling)?.unwrap_or_default();
-    late.extend(writes);
     held.extend(templates.missing());
     report(context, object, after, &members, &held, step)?;
-    step.writes.extend(late);
+    for member in members.iter().filter(|member| member.is_doomed) {
+        // A machine is deleted only after its mark, by which the limit of remediations counts it (MA-19.12).
+        step.attempt(update(member).into_iter().chain([deletion(member)]));
+    }
+    step.writes.extend(writes);
     Ok(())
 }
 
-/// Writes the changed machines, then the set with its status.
+/// The update of a machine, if it has changed.
+fn update(member: &SetMachine) -> Option<ObjectWrite> {
+    let SetMachine { before, after, .. } = member;
+    (**before != *after).then(|| ObjectWrite::Update { workload: None, before: before.clone(), after: after.clone() })
+}
+
+fn deletion(member: &SetMachine) -> ObjectWrite {
+    ObjectWrite::Delete { workload: None, object: member.before.clone() }
+}
+
+/// Writes the changed machines, then the set with its status. Machines to delete are written with their deletion.
 fn report(
     context: &StepContext<'_>,
     object: &Arc<Object>,
@@ -148,7 +161,7 @@ fn report(
     held: &[String],
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    for member in members {
+    for member in members.iter().filter(|member| !member.is_doomed) {
         step.update_other(&member.before, member.after.clone());
     }
     let machines: Vec<&Object> = members.iter().map(|member| &member.after).collect();

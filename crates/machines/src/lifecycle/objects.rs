@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use golang::calendar::Moment;
 use model::hub::contract::Contract;
 use model::hub::{ContractRef, GROUP, Object, ObjectKey, label};
 
@@ -107,8 +108,15 @@ pub struct WorkloadObjects {
     pub problem: Option<String>,
     kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
     nodes: NodeIndex,
-    /// Reasons of the last refused evictions of Pods (MA-10.6).
-    refusals: BTreeMap<ObjectKey, String>,
+    /// The last refused evictions of Pods (MA-10.6).
+    refusals: BTreeMap<ObjectKey, RefusedEviction>,
+}
+
+/// An eviction that the API server of a workload cluster refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedEviction {
+    pub reason: String,
+    pub at: Moment,
 }
 
 /// The Nodes of a workload cluster, indexed for the steps of its Machines.
@@ -150,9 +158,9 @@ fn is_node(kind: &GroupKind) -> bool {
 }
 
 impl WorkloadObjects {
-    /// The reason of the last refused eviction of a Pod.
-    pub fn refusal(&self, pod: &ObjectKey) -> Option<&str> {
-        self.refusals.get(pod).map(String::as_str)
+    /// The last refused eviction of a Pod.
+    pub fn refusal(&self, pod: &ObjectKey) -> Option<&RefusedEviction> {
+        self.refusals.get(pod)
     }
 
     /// The objects of a kind, sorted by namespace and name.
@@ -294,11 +302,11 @@ impl MachineCache {
         before
     }
 
-    /// Records the result of evicting an existing Pod: success, or the reason of a refusal (MA-10.6).
-    pub fn note_eviction(&mut self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
+    /// Records the result of evicting an existing Pod: success, or a refusal (MA-10.6).
+    pub fn note_eviction(&mut self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<RefusedEviction>) {
         let workload = self.workload_mut(cluster);
         match refusal.filter(|_| workload.get(&GroupKind::new("", "Pod"), pod).is_some()) {
-            Some(reason) => workload.refusals.insert(pod.clone(), reason),
+            Some(refusal) => workload.refusals.insert(pod.clone(), refusal),
             None => workload.refusals.remove(pod),
         };
     }

@@ -13,7 +13,7 @@ use super::context::StepContext;
 use super::dependents::dependents;
 use super::dispatch::next;
 use super::fields::{later, stamp};
-use super::objects::{GroupKind, MachineCache, ObjectId};
+use super::objects::{GroupKind, MachineCache, ObjectId, RefusedEviction};
 use super::settings::MachineSettings;
 use super::step::{ObjectWrite, Reconciliation, StepEvent, StepOutcome, StepWrite};
 use golang::calendar::Moment;
@@ -65,8 +65,8 @@ pub struct MachineSimulator {
     pub assumed: Option<Contract>,
     /// The changes that webhooks make to an object of the management cluster before it is stored.
     pub admit: fn(&mut Object),
-    /// Whether the update, deletion or eviction of an object is refused.
-    pub refuses: fn(&Object) -> bool,
+    /// Whether a write is refused.
+    pub refuses: fn(&ObjectWrite) -> bool,
     numbers: u64,
     steps: u64,
 }
@@ -360,11 +360,12 @@ impl MachineSimulator {
     }
 
     fn write(&mut self, write: ObjectWrite) -> Result<(), StoreError> {
-        if let Some(object) = write.existing().filter(|object| (self.refuses)(object)) {
+        if let Some(object) = write.object().filter(|_| (self.refuses)(&write)) {
             let id = ObjectId { workload: write.workload().cloned(), ..ObjectId::for_object(object) };
             let refused = StoreError::Refused(id.into());
             let ObjectWrite::Evict { workload, pod, .. } = &write else { return Err(refused) };
-            self.objects.note_eviction(workload, &pod.key(), Some(refused.to_string()));
+            let refusal = RefusedEviction { reason: refused.to_string(), at: self.now };
+            self.objects.note_eviction(workload, &pod.key(), Some(refusal));
             return Ok(());
         }
         match write {

@@ -44,13 +44,15 @@ impl ObjectWrite {
         }
     }
 
-    /// The object that is updated, deleted or evicted.
-    pub fn existing(&self) -> Option<&Object> {
+    /// The object that is written; the first one of several.
+    pub fn object(&self) -> Option<&Object> {
         match self {
+            ObjectWrite::Create { objects, .. } => objects.first(),
+            ObjectWrite::CreateIfAbsent { object, .. } => Some(object),
             ObjectWrite::Update { before: object, .. }
             | ObjectWrite::Delete { object, .. }
             | ObjectWrite::Evict { pod: object, .. } => Some(object),
-            _ => None,
+            ObjectWrite::Connect { .. } | ObjectWrite::Follow { .. } => None,
         }
     }
 

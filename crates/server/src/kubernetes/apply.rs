@@ -173,7 +173,10 @@ impl PlanExecution<'_> {
             if let Err(error) = self.take(step).await {
                 self.clean_up_after(step, &error).await;
                 let (done, left) = plan.steps.split_at(position);
-                self.unmark_hooks(done, left).await;
+                // Without a response, the Cluster may have the marks of the failed step.
+                let may_be_marked = step.part == TopologyPart::Cluster && error.may_have_written();
+                let marking = plan.steps.get(..position + usize::from(may_be_marked)).unwrap_or(done);
+                self.unmark_hooks(marking, left).await;
                 return Err(self.note_infrastructure(step, left, error).await);
             }
         }

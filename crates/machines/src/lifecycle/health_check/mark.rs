@@ -102,6 +102,10 @@ impl Marker<'_> {
                 put(after, EXTERNALLY_REMEDIATED, &missing, self.context.now);
             }
             step.attempt([ObjectWrite::CreateIfAbsent { workload: None, object: made? }]);
+            // The next step marks the machine, when the request exists.
+            return Ok(());
+        }
+        if crate::lifecycle::conditions::reason(machine, EXTERNALLY_REMEDIATED) != waiting.reason {
             step.event("RemediationRequested", format!("Requested external remediation of Machine {}", machine.name()));
         }
         put(after, EXTERNALLY_REMEDIATED, &waiting, self.context.now);

@@ -280,7 +280,7 @@ fn owners_are_asked_to_remediate_while_there_are_not_too_many() {
 fn a_machine_that_cannot_be_marked_does_not_stop_the_others() {
     // MA-19.8
     let mut simulator = setup(json!({}));
-    simulator.refuses = |object| object.name() == "one";
+    simulator.refuses = |write| write.object().is_some_and(|object| object.name() == "one");
     for name in ["one", "two"] {
         simulator.make(machine(name, Some("gone")));
     }
@@ -345,6 +345,27 @@ fn external_remediation_is_requested_once_and_withdrawn() {
     assert_eq!(health(&simulator, "a"), "healthy");
     let left: Vec<String> = simulator.all(&requests).iter().map(|request| request.name().to_owned()).collect();
     assert_eq!(left, ["b"]);
+}
+
+#[test]
+fn a_request_that_cannot_be_made_is_not_waited_for() {
+    // MA-19.8
+    let reference = json!({"apiVersion": "r.io/v1", "kind": "RebootTemplate", "name": "t"});
+    let mut simulator = setup(json!({"remediation": {"templateRef": reference}}));
+    simulator.make(object("r.io/v1", "RebootTemplate", "t", json!({"template": {"spec": {}}})));
+    simulator.make(machine("a", Some("gone")));
+    simulator.refuses = |write| write.object().is_some_and(|object| object.kind() == "Reboot");
+    let requested = |simulator: &MachineSimulator| {
+        simulator.events.iter().filter(|(_, _, event)| event.reason == "RemediationRequested").count()
+    };
+    assert!(simulator.settle(200));
+    let of_machine = simulator.core("Machine", "a");
+    assert_eq!((health(&simulator, "a"), status(&of_machine, "ExternallyRemediated")), ("NodeDeleted".into(), None));
+    assert_eq!(requested(&simulator), 0);
+    simulator.refuses = |_| false;
+    simulator.run(seconds(600));
+    assert_eq!(reason(&simulator.core("Machine", "a"), "ExternallyRemediated"), "WaitingForRemediation");
+    assert_eq!(requested(&simulator), 1);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use core::time::Duration;
+
 use serde_json::json;
 
 use super::drain_rules;
@@ -20,6 +22,8 @@ const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 const REASON: &str = "DrainingNode";
 /// Grace period in seconds for Pods of an unreachable Node, where no kubelet can stop them (MA-10.2).
 const GRACE_OF_THE_LOST: u32 = 1;
+/// Time after which a refused eviction is tried again. It is shorter than a pass, which may begin a little early.
+const EVICTION_PASS: Duration = Duration::from_secs(15);
 /// Maximum number of names in a line (MA-10.8).
 const NAMES: usize = 3;
 /// Maximum number of reasons of refused evictions in a message (MA-10.8).
@@ -93,11 +97,15 @@ fn judged(
     Ok(judged)
 }
 
-/// Evicts Pods after the Node is cordoned, since no Pod may be scheduled to a Node that is being drained; those whose
-/// last eviction was refused come last.
+/// Evicts Pods after the Node is cordoned, since no Pod may be scheduled to a Node that is being drained. Those whose
+/// last eviction was refused come last, and not before the next pass.
 fn evict(work: &mut MachineReconcile<'_, '_>, pass: &DrainPass<'_>, cordon: Option<ObjectWrite>, grace: Option<u32>) {
     let mut writes: Vec<ObjectWrite> = cordon.into_iter().chain(work.take_node_write()).collect();
-    let mut evicted: Vec<&DrainedPod> = pass.with_fate(PodAction::Evicted).copied().collect();
+    let now = work.context.now;
+    let may_be_evicted = |drained: &&DrainedPod| {
+        drained.refusal.as_ref().is_none_or(|refusal| remaining(refusal.at, EVICTION_PASS, now).is_none())
+    };
+    let mut evicted: Vec<&DrainedPod> = pass.with_fate(PodAction::Evicted).copied().filter(may_be_evicted).collect();
     evicted.sort_by_key(|drained| drained.refusal.is_some());
     for drained in evicted {
         let pod = &drained.pod;
@@ -149,7 +157,10 @@ impl<'a> DrainPass<'a> {
         add_line(&names(PodAction::Terminating), "deletionTimestamp set, but still on the Node");
         let mut evicted: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
         for drained in self.with_fate(PodAction::Evicted) {
-            evicted.entry(drained.refusal.as_deref()).or_default().push(drained.pod.key().to_string());
+            evicted
+                .entry(drained.refusal.as_ref().map(|refusal| &*refusal.reason))
+                .or_default()
+                .push(drained.pod.key().to_string());
         }
         add_line(&evicted.remove(&None).unwrap_or_default(), "being evicted");
         for (refusal, names) in evicted.iter().take(REFUSALS) {

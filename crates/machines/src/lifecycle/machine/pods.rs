@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::drain_rules::{Behavior, DrainRule};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::fields::{controller, items, text, time};
-use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
+use crate::lifecycle::objects::{GroupKind, RefusedEviction, WorkloadObjects};
 use golang::calendar::{Moment, SECOND};
 use model::hub::{Object, ObjectKey, paths};
 
@@ -37,8 +37,8 @@ pub(super) struct DrainedPod {
     pub(super) order: i64,
     /// Data that is lost with the Pod.
     pub(super) warning: Option<&'static str>,
-    /// Reason of the last refused eviction (MA-10.6).
-    pub(super) refusal: Option<String>,
+    /// The last refused eviction (MA-10.6).
+    pub(super) refusal: Option<RefusedEviction>,
 }
 
 /// Inputs for deciding about Pods.
@@ -62,7 +62,7 @@ pub(super) fn on_node(workload: &WorkloadObjects, node: &str) -> Vec<Arc<Object>
 pub(super) fn decide(pod: &Arc<Object>, around: &DrainContext<'_>) -> Result<DrainedPod, StepError> {
     let (fate, order) = fate(pod, around)?;
     let fate = if fate == PodAction::Evicted && pod.is_being_deleted() { PodAction::Terminating } else { fate };
-    let refusal = around.workload.refusal(&pod.key()).filter(|_| fate == PodAction::Evicted).map(str::to_owned);
+    let refusal = around.workload.refusal(&pod.key()).filter(|_| fate == PodAction::Evicted).cloned();
     Ok(DrainedPod { pod: pod.clone(), fate, order, warning: warning(pod), refusal })
 }
 

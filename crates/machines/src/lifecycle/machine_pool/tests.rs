@@ -12,6 +12,7 @@ use crate::lifecycle::fields::{self, flag, items, number, set, text};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{MachineSettings, Timings};
 use crate::lifecycle::simulator::MachineSimulator;
+use crate::lifecycle::step::ObjectWrite;
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey, label};
@@ -252,7 +253,7 @@ fn what_is_known_of_nodes_stays_while_the_cluster_is_not_connected() {
 #[test]
 fn the_nodes_of_a_deleted_pool_are_deleted_when_its_cluster_is_connected_or_given_up() {
     // MA-9.12
-    for timeout in [Value::Null, json!(0), json!(300)] {
+    for (timeout, is_given_up) in [(Value::Null, true), (json!(0), false), (json!(300), true)] {
         let mut simulator = up();
         simulator.edit(&pool(&simulator), |it| {
             set(it, "spec.template.spec.deletion.nodeDeletionTimeoutSeconds", timeout.clone());
@@ -261,12 +262,12 @@ fn the_nodes_of_a_deleted_pool_are_deleted_when_its_cluster_is_connected_or_give
         simulator.objects.workload_mut(&cluster_key()).is_reachable = false;
         let id = ObjectId::core("MachinePool", NAMESPACE, "p");
         simulator.delete(&id);
-        simulator.run(Duration::from_mins(1));
+        simulator.run(Duration::from_secs(5));
         let deleting = conditions::get(&pool(&simulator), "Deleting").unwrap();
         assert_eq!(&*deleting.reason, "DeletingNodes", "{timeout}");
         assert!(deleting.message.contains("is not connected") && simulator.failure(&id).is_some(), "{timeout}");
         simulator.run(Duration::from_mins(10));
-        assert_eq!(simulator.objects.get(&id).is_none(), timeout == json!(300), "{timeout}");
+        assert_eq!(simulator.objects.get(&id).is_none(), is_given_up, "{timeout}");
         if simulator.objects.get(&id).is_some() {
             simulator.objects.workload_mut(&cluster_key()).is_reachable = true;
             assert!(simulator.run(Duration::from_mins(10)));
@@ -276,10 +277,34 @@ fn the_nodes_of_a_deleted_pool_are_deleted_when_its_cluster_is_connected_or_give
 }
 
 #[test]
+fn a_node_that_cannot_be_deleted_does_not_hold_the_others_of_its_pool() {
+    // MA-9.12
+    let mut simulator = up();
+    simulator.edit(&pool(&simulator), |it| {
+        set(it, "spec.template.spec.deletion.nodeDeletionTimeoutSeconds", json!(0));
+    });
+    let first = nodes(&simulator).remove(0);
+    let id = ObjectId { workload: Some(cluster_key()), ..ObjectId::for_object(&first) };
+    let mut marked = (*first).clone();
+    set(&mut marked, "metadata.labels.is-refused", json!(""));
+    simulator.update(Some(&cluster_key()), &first, marked).unwrap();
+    simulator.refuses = |write| write.object().is_some_and(|object| object.label("is-refused").is_some());
+    simulator.delete(&ObjectId::core("MachinePool", NAMESPACE, "p"));
+    simulator.run(Duration::from_mins(1));
+    assert_eq!(names(&simulator), [first.name().to_owned()].into());
+    let deleting = conditions::get(&pool(&simulator), "Deleting").unwrap();
+    assert_eq!((&*deleting.reason, &*deleting.message), ("DeletingNodes", "Waiting for 1 Nodes to be deleted"));
+    assert!(!reported_events(&simulator).iter().any(|event| event.starts_with("Deleted:")));
+    simulator.refuses = |_| false;
+    simulator.run(Duration::from_mins(2));
+    assert!(simulator.objects.get(&id).is_none() && names(&simulator).is_empty());
+}
+
+#[test]
 fn a_node_that_cannot_be_changed_does_not_hold_the_status() {
     // MA-1.9, MA-4.4
     let mut simulator = setup(Timings::NONE, json!({}));
-    simulator.refuses = |object| object.kind() == "Node";
+    simulator.refuses = |write| matches!(write, ObjectWrite::Update { before, .. } if before.kind() == "Node");
     simulator.run(Duration::from_mins(1));
     assert_eq!(reported(&simulator), (2, [Some(2); 3], "Running".to_owned()));
     let id = ObjectId::core("MachinePool", NAMESPACE, "p");

@@ -8,7 +8,7 @@ use super::templates::SetTemplates;
 use crate::lifecycle::conditions::{ConditionState, aggregate, is_false, is_true, put, reason, remove};
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::fields::created;
-use crate::lifecycle::step::{ObjectWrite, Reconciliation, StepWrite};
+use crate::lifecycle::step::Reconciliation;
 use model::hub::{IntOrString, Object, paths};
 
 /// On a MachineDeployment and its sets: the revision number (MA-21.10).
@@ -17,7 +17,7 @@ pub(in crate::lifecycle) const REVISION: &str = "machinedeployment.clusters.x-k8
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
 
-/// Marks the machines of a set that wait for remediation, and returns the deletions of those remediated now.
+/// Marks the machines of a set that wait for remediation, and those that are remediated now, which are to be deleted.
 ///
 /// # Errors
 /// When the limit or the preflight checks cannot be computed.
@@ -28,7 +28,7 @@ pub(super) fn remediate(
     templates: &SetTemplates,
     members: &mut [SetMachine],
     step: &mut Reconciliation,
-) -> Result<Vec<StepWrite>, StepError> {
+) -> Result<(), StepError> {
     for member in members.iter_mut() {
         if is_true(&member.after, "HealthCheckSucceeded") && is_false(&member.after, OWNER_REMEDIATED) {
             remove(&mut member.after, OWNER_REMEDIATED);
@@ -36,7 +36,7 @@ pub(super) fn remediate(
     }
     let waiting = waiting(members);
     if waiting.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let mark = |member: &mut SetMachine, reason: &str, message: &str| {
         put(&mut member.after, OWNER_REMEDIATED, &ConditionState::new(false, reason, message), context.now);
@@ -45,7 +45,7 @@ pub(super) fn remediate(
         let message =
             "The MachineSet is not of the current revision of its MachineDeployment; the rollout replaces the Machine";
         each(members, &waiting, |member| mark(member, "CannotBeRemediated", message));
-        return Ok(Vec::new());
+        return Ok(());
     }
     let limit = limit(deployment, members)?;
     let (now, later) = waiting.split_at(limit.min(waiting.len()));
@@ -53,24 +53,21 @@ pub(super) fn remediate(
         mark(member, "RemediationDeferred", "The limit of remediations at the same time is reached");
     });
     if now.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let held = preflight::failures(context, cluster, set, templates)?;
     if !held.is_empty() {
         let message = held.join("; ");
         each(members, now, |member| mark(member, "RemediationDeferred", &message));
         step.requeue_after(preflight::AGAIN);
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let mut writes = Vec::new();
     each(members, now, |member| {
         mark(member, "MachineDeleting", "The Machine is deleted because of its health check");
         member.is_doomed = true;
         step.event("SuccessfulDelete", format!("Deleted Machine {}, which is unhealthy", member.before.name()));
-        let deletion = ObjectWrite::Delete { workload: None, object: member.before.clone() };
-        writes.push(StepWrite::Attempted(vec![deletion]));
     });
-    Ok(writes)
+    Ok(())
 }
 
 /// Positions of the machines that wait for remediation, in order (MA-19.10, MA-19.12).

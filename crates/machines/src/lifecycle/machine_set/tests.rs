@@ -10,6 +10,7 @@ use crate::lifecycle::conditions;
 use crate::lifecycle::fields::{controller, items, number, owner_name, set, set_annotation, text, texts};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::simulator::MachineSimulator;
+use crate::lifecycle::step::ObjectWrite;
 use crate::lifecycle::testing::{CLUSTER, cluster_key, core, object};
 use model::hub::{ContractRef, Object};
 
@@ -214,14 +215,14 @@ fn a_set_that_is_deleted_goes_after_its_machines() {
 fn a_machine_that_cannot_be_deleted_does_not_stop_the_others() {
     // MA-4.3, MA-15.6, MA-15.12
     let mut simulator = with_set(3);
-    simulator.refuses = |object| object.kind() == "Machine";
+    simulator.refuses = |write| write.object().is_some_and(|object| object.kind() == "Machine");
     scale(&mut simulator, 0);
     assert!(simulator.settle(1_000));
     assert!(failure(&simulator).is_some() && machines(&simulator).iter().all(|machine| !machine.is_being_deleted()));
     assert_eq!(counters(&simulator)[0], 3, "the status is written");
     let first = machines(&simulator).remove(0);
     simulator.edit(&first, |it| set(it, "metadata.labels.is-refused", json!("")));
-    simulator.refuses = |object| object.label("is-refused").is_some();
+    simulator.refuses = |write| write.object().is_some_and(|object| object.label("is-refused").is_some());
     simulator.delete(&ObjectId::for_object(&the_set(&simulator)));
     assert!(simulator.settle(1_000));
     let left = machines(&simulator);
@@ -645,6 +646,20 @@ fn unhealthy_machines_are_marked_deleted_and_replaced() {
     mark(&mut simulator, &well, "OwnerRemediated", false, "RemediationDeferred");
     assert!(simulator.settle(1_000));
     assert_eq!(conditions::get(&simulator.core("Machine", well.name()), "OwnerRemediated"), None);
+}
+
+#[test]
+fn a_machine_that_cannot_be_marked_is_not_remediated() {
+    // MA-19.12: the limit counts machines by their marks.
+    let mut simulator = with_set(3);
+    drive(&mut simulator);
+    for machine in machines(&simulator) {
+        fail(&mut simulator, &machine);
+    }
+    simulator.refuses = |write| matches!(write, ObjectWrite::Update { before, .. } if before.kind() == "Machine");
+    assert!(simulator.settle(1_000));
+    assert!(machines(&simulator).iter().all(|machine| !machine.is_being_deleted()));
+    assert!(failure(&simulator).is_some_and(|text| text.contains("is refused")));
 }
 
 #[test]

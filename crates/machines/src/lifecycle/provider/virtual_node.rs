@@ -167,7 +167,7 @@ fn namespaces() -> Vec<Object> {
 /// Deletes the Node of a machine, then its Pods; another etcd member becomes leader if necessary (CT-19.9).
 pub(super) fn delete(ctx: &ProviderContext<'_>, step: &mut Reconciliation) {
     let cluster = ctx.cluster_key();
-    let Some(workload) = ctx.context.unconnected_workload(&cluster) else { return };
+    let Some(workload) = ctx.context.known_workload(&cluster) else { return };
     let name = ctx.object.name();
     let node = workload.node(name);
     let is_etcd = |pod: &&Arc<Object>| pod.annotation(ETCD_MEMBER).is_some();

@@ -64,6 +64,11 @@ impl ApplyError {
     }
 
     /// What the API server said.
+    /// Whether it is unknown if the failed write was stored.
+    pub(super) fn may_have_written(&self) -> bool {
+        self.source_of().is_some_and(ApiRequestError::may_have_written)
+    }
+
     pub(super) fn source_of(&self) -> Option<&ApiRequestError> {
         match self {
             ApplyError::Create { source, .. }

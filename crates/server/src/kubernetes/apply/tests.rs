@@ -572,6 +572,12 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
     script.expect(&Method::PATCH, &cluster, &[unmarked], written("blade"));
     assert!(carry_out(&script, vec![mark.clone(), infrastructure, upgrade.clone()]).await.error.is_some());
+    // It is not known whether the marks are stored.
+    let script = Script::default();
+    script.expect(&Method::PATCH, &cluster, &[marked], ScriptedAnswer::error(504, "Timeout"));
+    script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
+    script.expect(&Method::PATCH, &cluster, &[unmarked], written("blade"));
+    assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
     let script = Script::default();
     script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
     script.expect(&Method::PATCH, &control_plane, &[], written("brain")).hears(1);

@@ -14,7 +14,7 @@ use super::controller_name;
 use crate::reconciler::due::DueObjects;
 use crate::telemetry::metrics::{self, Metrics};
 use machines::lifecycle::dependents::dependents;
-use machines::lifecycle::{GroupKind, MachineCache, ObjectId};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, RefusedEviction};
 use model::hub::contract::Contract;
 use model::hub::{Object, ObjectKey, paths};
 
@@ -207,7 +207,7 @@ impl LifecycleStore {
     }
 
     /// Notes the result of the eviction of a Pod.
-    pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
+    pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<RefusedEviction>) {
         self.with_mut(|objects| objects.note_eviction(cluster, pod, refusal));
     }
 

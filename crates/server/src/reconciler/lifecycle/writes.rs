@@ -20,9 +20,10 @@ use super::store::LifecycleStore;
 use super::watches::WorkloadWatches;
 use super::workloads::{WorkloadClusters, WorkloadOpenError};
 use crate::kubernetes::lease::NotLeading;
+use crate::kubernetes::moment;
 use crate::kubernetes::untyped::{self, ApiRequestError};
 use crate::telemetry::metrics::Metrics;
-use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite, StepWrite};
+use machines::lifecycle::{GroupKind, MachineCache, ObjectId, ObjectWrite, RefusedEviction, StepWrite};
 use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
 use schema::field::shortened;
 
@@ -31,6 +32,9 @@ const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
 /// Maximum time of one pass of a drain; the next pass evicts the remaining Pods (MA-10.6).
 const EVICTING: Duration = Duration::from_secs(10);
+/// Time after the first failed attempt of a step, after which no other one begins: a webhook that does not respond takes
+/// ten seconds of each.
+const FAILING: Duration = Duration::from_secs(10);
 
 /// Why the writes of a step did not all succeed.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +50,7 @@ pub(super) enum WriteError {
     NotConnected(#[from] NotConnected),
     #[error(transparent)]
     NotOpened(#[from] WorkloadOpenError),
-    /// The API server did not answer.
+    /// The API server did not answer, or is overloaded.
     #[error("{0}")]
     Unanswered(String),
     /// The API server did not say whether an object was created.
@@ -60,7 +64,7 @@ impl WriteError {
         match error {
             error if is_not_leading(&error) => WriteError::NotLeading,
             error if error.is_conflict() => WriteError::Conflict { id: Box::new(id.clone()), reason },
-            error if error.is_answer() => WriteError::Failed(reason),
+            error if error.is_answer() && error.overload().is_none() => WriteError::Failed(reason),
             _ => WriteError::Unanswered(reason),
         }
     }
@@ -86,12 +90,19 @@ impl EvictionTime {
 /// Failures that do not end a step.
 #[derive(Default)]
 struct AttemptFailures {
-    first: Option<WriteError>,
+    /// The first one, and its time.
+    first: Option<(WriteError, Instant)>,
     /// API servers that do not answer, which would each take the time of a timeout again.
     unreachable: HashSet<Option<ObjectKey>>,
 }
 
 impl AttemptFailures {
+    /// Whether another attempt may begin.
+    fn allow(&self, write: &ObjectWrite) -> bool {
+        let is_unreachable = self.unreachable.iter().any(|one| one.as_ref() == write.workload());
+        !is_unreachable && self.first.as_ref().is_none_or(|(_, at)| at.elapsed() < FAILING)
+    }
+
     /// Notes a failure; returns one that ends the step.
     fn note(&mut self, workload: Option<ObjectKey>, error: WriteError) -> Result<(), WriteError> {
         match error {
@@ -101,7 +112,7 @@ impl AttemptFailures {
             }
             WriteError::Failed(_) | WriteError::Uncertain(_) => {}
         }
-        self.first.get_or_insert(error);
+        self.first.get_or_insert_with(|| (error, Instant::now()));
         Ok(())
     }
 }
@@ -145,7 +156,7 @@ impl Writer {
                 StepWrite::Attempted(writes) => self.attempt(writes, &mut evictions, &mut failures).await?,
             }
         }
-        failures.first.map_or(Ok(()), Err)
+        failures.first.map_or(Ok(()), |(error, _)| Err(error))
     }
 
     /// Executes writes until one fails. A failure is noted, unless it ends the step.
@@ -156,10 +167,10 @@ impl Writer {
         failures: &mut AttemptFailures,
     ) -> Result<(), WriteError> {
         for write in writes {
-            let workload = write.workload().cloned();
-            if failures.unreachable.contains(&workload) {
+            if !failures.allow(&write) {
                 return Ok(());
             }
+            let workload = write.workload().cloned();
             let written = match write {
                 ObjectWrite::Evict { workload, pod, grace } if evictions.remain() => {
                     self.evict(&workload, &pod, grace).await
@@ -175,21 +186,21 @@ impl Writer {
     }
 
     /// Evicts a Pod. A refusal, for instance because of a disruption budget, does not stop the others; it is stored for
-    /// the next pass (MA-10.6).
+    /// the next pass (MA-10.6), in which a Pod without a response comes last as well.
     async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
         let id = id_of(Some(workload), pod);
-        let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
-            Ok(()) => None,
+        let (refusal, result) = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
+            Ok(()) => (None, Ok(())),
             // It is gone already, even if the watch is behind.
-            Err(error) if error.is_not_found() => {
-                self.refresh(&id).await?;
-                None
+            Err(error) if error.is_not_found() => (None, self.refresh(&id).await.map(drop)),
+            Err(error) => {
+                let reason = shortened(&error.to_string()).into_owned();
+                let result = if error.is_answer() { Ok(()) } else { Err(WriteError::for_object(&id, error)) };
+                (Some(RefusedEviction { reason, at: moment() }), result)
             }
-            Err(error) if error.is_answer() => Some(shortened(&error.to_string()).into_owned()),
-            Err(error) => return Err(WriteError::for_object(&id, error)),
         };
         self.store.note_eviction(workload, &pod.key(), refusal);
-        Ok(())
+        result
     }
 
     async fn one(&self, write: ObjectWrite) -> Result<(), WriteError> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lifecycle::context::StepContext;
+use crate::lifecycle::objects::RefusedEviction;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation, StepWrite};
 
 /// A running Machine in a Cluster with a control plane machine, so that its Node is drained and deleted.
@@ -322,18 +323,26 @@ fn terminating_pods_are_waited_for_and_not_evicted_again() {
 fn pods_that_may_not_be_evicted_yet_are_named_with_the_reason() {
     // MA-10.6, MA-10.8
     let mut simulator = worker();
+    let at = simulator.now();
     for number in 0..8 {
         pod(&mut simulator, &format!("p{number}"), |_| {});
         let reason = (number > 0).then(|| format!("budget {}", number.max(2)));
-        simulator.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", format!("p{number}")), reason);
+        let refusal = reason.map(|reason| RefusedEviction { reason, at });
+        simulator.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", format!("p{number}")), refusal);
     }
-    simulator.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", "gone"), Some("x".to_owned()));
+    let gone = RefusedEviction { reason: "x".to_owned(), at };
+    simulator.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", "gone"), Some(gone));
     let id = ObjectId::core("Machine", NAMESPACE, "m1");
     simulator.delete(&id);
+    let mut seen = String::new();
     while !pods(&simulator).is_empty() {
         simulator.take(&id);
+        if pods(&simulator).len() == 7 {
+            assert_eq!(pods(&simulator)[0], "p1", "refused evictions are not tried again before the next pass");
+            seen = message(&simulator, "Deleting");
+            simulator.advance_by(Duration::from_secs(20));
+        }
     }
-    let seen = message(&simulator, "Deleting");
     let lines: Vec<&str> = seen.lines().skip(1).collect();
     let want = [
         "* Pod default/p0: being evicted",
@@ -559,7 +568,7 @@ fn a_node_is_deleted_although_its_infrastructure_took_longer_than_the_timeout() 
         pass(&mut simulator, 100);
         assert_eq!(stage(&simulator), "WaitingForInfrastructureDeletion");
         if is_refused {
-            simulator.refuses = |object| object.kind() == "Node";
+            simulator.refuses = |write| write.object().is_some_and(|object| object.kind() == "Node");
         }
         release(&mut simulator, &infrastructure());
         release(&mut simulator, &config());
@@ -576,7 +585,7 @@ fn a_node_that_cannot_be_changed_does_not_stop_the_deletion() {
     edit(&mut simulator, &GroupKind::core("Machine"), "m1", |it| {
         set(it, "spec.deletion.nodeDrainTimeoutSeconds", json!(300));
     });
-    simulator.refuses = |object| object.kind() == "Node";
+    simulator.refuses = |write| write.object().is_some_and(|object| object.kind() == "Node");
     delete(&mut simulator);
     pass(&mut simulator, 100);
     assert_eq!((stage(&simulator), pods(&simulator).len()), ("DrainingNode".into(), 1), "no eviction without a cordon");
@@ -593,14 +602,19 @@ fn pods_whose_eviction_is_refused_do_not_hold_those_of_others() {
     for name in ["a", "b", "c"] {
         pod(&mut simulator, name, |_| {});
     }
-    simulator.refuses = |object| object.name() == "a";
+    simulator.refuses = |write| write.object().is_some_and(|object| object.name() == "a");
     delete(&mut simulator);
     assert_eq!(pods(&simulator), ["a"]);
     pod(&mut simulator, "d", |_| {});
     let context = StepContext::new(&simulator.objects, &simulator.settings, simulator.now());
     let (machine, mut step) = (simulator.core("Machine", "m1"), Reconciliation::default());
     super::super::step(&context, &machine, &mut step).unwrap();
-    assert_eq!(evicted(step), ["d", "a"], "the refused one comes last");
+    assert_eq!(evicted(step), ["d"], "the refused one waits for the next pass");
+    simulator.advance_by(Duration::from_secs(20));
+    let (context, mut step) =
+        (StepContext::new(&simulator.objects, &simulator.settings, simulator.now()), Reconciliation::default());
+    super::super::step(&context, &machine, &mut step).unwrap();
+    assert_eq!(evicted(step), ["d", "a"], "and comes last");
 }
 
 /// The evicted Pods, in order.

@@ -365,7 +365,7 @@ async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
     };
     let refusal = |name: &str| {
         let pod = ObjectKey::new("default", name);
-        store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))
+        store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(|refusal| refusal.reason.clone()))
     };
     writer.write(evict()).await.unwrap();
     assert_eq!(server.take_requests(), ["a", "b", "c", "d", "e"], "the others go on after a refusal, which is final");
@@ -406,9 +406,13 @@ async fn a_refused_write_of_another_object_does_not_end_a_step() {
         StepWrite::Required(ObjectWrite::Update { workload: None, before, after })
     };
     // The code for Node a, then what is requested of the workload cluster, and whether the Machine is written.
-    for (code, requested, is_written) in
-        [(403, vec!["a", "b"], true), (500, vec!["a", "b"], true), (0, vec!["a"], true), (409, vec!["a"], false)]
-    {
+    for (code, requested, is_written) in [
+        (403, vec!["a", "b"], true),
+        (500, vec!["a", "b"], true),
+        (0, vec!["a"], true),
+        (503, vec!["a"], true),
+        (409, vec!["a"], false),
+    ] {
         let server = WorkloadServer::new(move |name| match (name, code) {
             ("a", 0) => (200, Duration::from_hours(1)),
             ("a", code) => (code, Duration::ZERO),
