@@ -6,7 +6,6 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tower::ServiceExt;
 
 use super::*;
 
@@ -15,6 +14,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::webhook::review::ReviewHandler;
 use crate::webhook::routes::router;
 use crate::webhook::templates;
+use crate::webhook::testing::post_review;
 use apiserver::{self, Embedded};
 use engine::topology::testing::Scene;
 use model::hub::{ClusterClass, ObjectKey};
@@ -56,14 +56,12 @@ fn handler(scene: &Scene, limits: ReviewLimits) -> Arc<ReviewHandler> {
 
 async fn review(handler: &Arc<ReviewHandler>, path: &str, old: &Value, new: &Value) -> Value {
     let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+    let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+    let request = json!({
         "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]},
-        "namespace": "ns", "name": new["metadata"]["name"], "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": new, "oldObject": old,
-    }});
-    let request = http::Request::post(path).body(axum::body::Body::from(review.to_string())).unwrap();
-    let answer = router(handler.clone()).oneshot(request).await.unwrap();
-    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-    serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
+        "namespace": "ns", "name": new["metadata"]["name"], "operation": operation, "object": new, "oldObject": old,
+    });
+    post_review(router(handler.clone()), path, &request).await
 }
 
 async fn of_class(handler: &Arc<ReviewHandler>, before: &Scene, after: &Scene) -> Value {
