@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_may_have_handlers_of_a_hook_until_it_has_said_otherwise() {
+    fn an_extension_may_have_handlers_of_a_hook_until_discovery_lists_none() {
         // DEC-56
         let of_hook = |hook: &str| json!({"name": "a", "requestHook": {"apiVersion": "v", "hook": hook}});
         let discovered = |status: &str| json!([{"type": "Discovered", "status": status}]);

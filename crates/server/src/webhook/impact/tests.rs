@@ -157,8 +157,8 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
         }
     });
     let event = event.await.unwrap();
-    let told = (event.reason.as_deref(), event.type_.as_deref(), event.involved_object.name.as_deref());
-    assert_eq!(told, (Some("MachinesAffected"), Some("Normal"), Some("forge")));
+    let reported = (event.reason.as_deref(), event.type_.as_deref(), event.involved_object.name.as_deref());
+    assert_eq!(reported, (Some("MachinesAffected"), Some("Normal"), Some("forge")));
     let message = event.message.unwrap();
     assert!(message.starts_with("replaces 4 machines in 1 of 1 Cluster (class ns/forge); "), "{message}");
 }
@@ -423,9 +423,10 @@ async fn an_update_warns_of_refused_fields_besides_its_impact() {
     let after = before.clone().at("Cluster", "/spec/topology/workers/machineDeployments/0/replicas", json!(1));
     let [old, new] = [&before, &after].map(|scene| scene.document("Cluster").clone());
     let answer = review(&handler(&before, patient()), CLUSTER, &old, &new).await;
-    let said: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
-    assert!(said.contains(&"removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)"), "{said:?}");
-    assert!(answer["allowed"] == true && said.contains(&REFUSED), "{said:?}");
+    let warnings: Vec<&str> =
+        answer["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(warnings.contains(&"removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)"), "{warnings:?}");
+    assert!(answer["allowed"] == true && warnings.contains(&REFUSED), "{warnings:?}");
     let same = review(&handler(&before, patient()), CLUSTER, &old, &old).await;
     assert!(!same.to_string().contains("ForgeMachineTemplate"), "nothing is asked for: {same}");
 }

@@ -106,14 +106,14 @@ async fn without_replicas_in_the_topology_a_scale_stays() {
 async fn a_pool_without_topology_or_without_answer_has_no_warning() {
     // DEC-113
     let set = scene(&json!(3));
-    for said in [
+    for response in [
         pool_labels(json!({"cluster.x-k8s.io/cluster-name": "one"})),
         ScriptedAnswer::error(404, "NotFound"),
         ScriptedAnswer::error(403, "Forbidden"),
         ScriptedAnswer::Silence,
     ] {
         let script = Script::default();
-        script.get(POOL, &[], said);
+        script.get(POOL, &[], response);
         assert_eq!(answer(&set, script, "machinepools", json!({"replicas": 5})).await, Value::Null);
     }
 }
