@@ -12,8 +12,8 @@ use crate::webhook::testing::post_review;
 use engine::admission::AdmissionSettings;
 use engine::topology::testing::Scene;
 
-const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
-                      to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
+const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge \
+                      (1 Cluster); to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
 
 async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
     let metrics = Arc::new(Metrics::default());
