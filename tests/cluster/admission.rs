@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{overlay, overlay_with, permissions, stream, webhooks_at};
+use crate::harness::objects::template_ref;
 use crate::harness::server::{Topologist, command, make_certificates};
 use crate::harness::wait::{self, SOON};
 use crate::upgrades::{self, Running, with_control_plane};
@@ -135,15 +136,14 @@ pub(crate) fn object(kind: &str, value: &Value) -> DynamicObject {
 }
 
 pub(crate) fn class(name: &str) -> Value {
-    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
-    let mut control_plane = template("controlplane", "KubeadmControlPlaneTemplate");
-    control_plane["machineInfrastructure"] = template("infrastructure", "DevMachineTemplate");
+    let mut control_plane = template_ref("controlplane", "KubeadmControlPlaneTemplate");
+    control_plane["machineInfrastructure"] = template_ref("infrastructure", "DevMachineTemplate");
     json!({"metadata": {"name": name}, "spec": {
-        "infrastructure": template("infrastructure", "DevClusterTemplate"),
+        "infrastructure": template_ref("infrastructure", "DevClusterTemplate"),
         "controlPlane": control_plane,
         "workers": {"machineDeployments": [{"class": "small",
-            "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
-            "infrastructure": template("infrastructure", "DevMachineTemplate")}]},
+            "bootstrap": template_ref("bootstrap", "KubeadmConfigTemplate"),
+            "infrastructure": template_ref("infrastructure", "DevMachineTemplate")}]},
     }})
 }
 

@@ -354,7 +354,7 @@ async fn another_process_takes_over_from_a_leader_that_is_killed() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+async fn a_leader_that_is_stopped_hands_over_at_once() {
     let ground = Ground::new().await;
     // So long that nobody would wait for it to run out.
     let start = || ground.start(&["--controllers", "all", "--lease-duration", "2m"]);

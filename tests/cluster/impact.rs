@@ -395,8 +395,9 @@ fn a_scale_that_the_topology_undoes_is_warned_of() {
     };
     let of_set = warning("MachineDeployment", "machineDeployments");
     // The watch of MachineDeployments needs a moment.
-    let said = || scale("machinedeployment/md-0", "3") == of_set || scale("machinedeployment/md-0", "4") == of_set;
-    wait::until("a scale of a set is warned of", SOON, said, || scale("machinedeployment/md-0", "5"));
+    let is_reported =
+        || scale("machinedeployment/md-0", "3") == of_set || scale("machinedeployment/md-0", "4") == of_set;
+    wait::until("a scale of a set is warned of", SOON, is_reported, || scale("machinedeployment/md-0", "5"));
     assert_eq!(scale("machinedeployment/md-0", "0"), of_set);
     assert_eq!(scale("machinedeployment/md-0", "2"), "", "the topology sets the same");
     assert_eq!(scale("machinedeployment/free", "5"), "", "the topology sets none");

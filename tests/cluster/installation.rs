@@ -252,7 +252,7 @@ impl Guarded {
     }
 
     /// A wrong Cluster in a namespace is no business of this installation, which is not even asked.
-    async fn is_not_asked_about(&self, namespace: &str) {
+    async fn is_not_called_for(&self, namespace: &str) {
         let reviews = || self.topologist.metric("topologist_admission_duration_seconds_count");
         let before = reviews();
         let wrong = object(Kind::Cluster, "v1beta2", &json!({"metadata": {"name": "wrong"}, "spec": {"paused": true}}));
@@ -330,7 +330,7 @@ async fn a_role_in_one_namespace_is_enough_to_guard_it() {
     let none: [String; 0] = [];
     assert_eq!(guarded.change_version("team-a").await, none);
     guarded.nodes_were("found", 1.0);
-    guarded.is_not_asked_about("kube-public").await;
+    guarded.is_not_called_for("kube-public").await;
     guarded.was_never_forbidden();
 }
 
@@ -358,7 +358,7 @@ async fn a_list_of_namespaces_is_guarded_and_no_other() {
         assert_eq!(guarded.change_version(namespace).await, none);
     }
     guarded.nodes_were("found", 2.0);
-    guarded.is_not_asked_about("team-c").await;
+    guarded.is_not_called_for("team-c").await;
     let client = guarded.client();
     for (namespace, want) in [("team-a", true), ("team-b", true), ("team-c", false)] {
         assert_eq!(may(&client, namespace, "get secrets one-kubeconfig").await, want, "{namespace}");
@@ -378,8 +378,8 @@ async fn namespaces_with_a_prefix_are_guarded_also_new_ones() {
     // DEC-37
     let guarded = Guarded::by(render("examples/prefix"), &["team-a", "other-team-a"]).await;
     guarded.until_guarded("team-a").await;
-    guarded.is_not_asked_about("other-team-a").await;
-    guarded.is_not_asked_about("default").await;
+    guarded.is_not_called_for("other-team-a").await;
+    guarded.is_not_called_for("default").await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-later"}});
     guarded.kubernetes.apply_yaml(&namespace.to_string()).await;
     guarded.until_guarded("team-later").await;

@@ -13,6 +13,7 @@ use topologist::kubernetes::connection::{self, Pings};
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{definitions_and_permissions, overlay, stream};
 use crate::harness::network::{Cut, Network};
+use crate::harness::objects::template_ref;
 use crate::harness::server::{Topologist, command, http_get, make_certificates};
 use crate::harness::wait::{self, SOON};
 
@@ -140,10 +141,9 @@ async fn a_start_waits_for_kube_apiserver() {
 
 /// A class whose templates do not exist.
 fn class(name: &str) -> DynamicObject {
-    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let spec = json!({
-        "infrastructure": template("infrastructure", "DevClusterTemplate"),
-        "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
+        "infrastructure": template_ref("infrastructure", "DevClusterTemplate"),
+        "controlPlane": template_ref("controlplane", "KubeadmControlPlaneTemplate"),
     });
     let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": name},
         "spec": spec});

@@ -43,7 +43,7 @@ async fn overloaded() -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_of_an_overloaded_server_are_asked_to_retry() {
+async fn clients_of_an_overloaded_server_must_retry() {
     use base64::Engine as _;
     let kubernetes = Kubernetes::shared();
     let namespace = kubernetes.namespace("overload").await;

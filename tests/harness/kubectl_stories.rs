@@ -14,17 +14,17 @@ use super::wait::SOON;
 /// A test for each story, with the kubectl that `$start` makes.
 macro_rules! stories {
     ($start:expr) => {
-        $crate::harness::kubectl_stories::stories!($start => discovery_says_of_a_kind_what_every_server_says,
+        $crate::harness::kubectl_stories::stories!($start => discovery_describes_a_kind_as_every_server_does,
             kinds_that_every_server_has_show_their_own_columns,
             objects_are_shown_in_the_columns_of_their_kind_and_in_every_form,
             applied_objects_are_created_changed_and_left_alone,
-            whoever_applies_what_another_owns_is_told_so_until_it_insists,
+            an_apply_of_fields_of_another_manager_conflicts_until_it_is_forced,
             objects_are_patched_in_each_of_three_ways,
             labels_annotations_and_replicas_have_commands_of_their_own,
             what_is_there_is_not_created_again_and_may_be_replaced,
             kubectl_waits_for_conditions_values_and_ends,
             kinds_are_listed_and_explained_as_soon_as_they_are_defined,
-            unknown_fields_are_refused_warned_of_or_dropped_as_kubectl_is_told,
+            unknown_fields_are_refused_warned_of_or_dropped_as_requested,
             a_definition_that_describes_metadata_is_refused,
             an_editor_and_a_description_work_on_any_object);
     };
@@ -75,7 +75,7 @@ pub fn words(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-pub fn discovery_says_of_a_kind_what_every_server_says(kubectl: &Kubectl) {
+pub fn discovery_describes_a_kind_as_every_server_does(kubectl: &Kubectl) {
     let raw = |path: &str| -> Value { serde_json::from_str(&kubectl.eventually(&["get", "--raw", path])).unwrap() };
     let mut list = raw("/apis/example.com/v1");
     for resource in list["resources"].as_array_mut().unwrap() {
@@ -225,7 +225,7 @@ pub fn applied_objects_are_created_changed_and_left_alone(kubectl: &Kubectl) {
     assert_eq!(words(&table)[0], ["NAME", "DATA", "AGE"]);
 }
 
-pub fn whoever_applies_what_another_owns_is_told_so_until_it_insists(kubectl: &Kubectl) {
+pub fn an_apply_of_fields_of_another_manager_conflicts_until_it_is_forced(kubectl: &Kubectl) {
     let apply = |color: &str, manager: &str, more: &[&str]| {
         let manager = format!("--field-manager={manager}");
         kubectl.try_give(&gadget("a", json!({"color": color})), &[&["apply", "--server-side", &manager], more].concat())
@@ -395,7 +395,7 @@ pub fn a_definition_that_describes_metadata_is_refused(kubectl: &Kubectl) {
     kubectl.give(&definition, &["create", "--dry-run=server"]);
 }
 
-pub fn unknown_fields_are_refused_warned_of_or_dropped_as_kubectl_is_told(kubectl: &Kubectl) {
+pub fn unknown_fields_are_refused_warned_of_or_dropped_as_requested(kubectl: &Kubectl) {
     let odd = gadget("a", json!({"color": "red", "colour": "blue"}));
     for command in [&["apply"][..], &["create"], &["apply", "--server-side"]] {
         let refused = kubectl.try_give(&odd, &[command, &["--validate=strict"]].concat());

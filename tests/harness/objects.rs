@@ -10,6 +10,12 @@ use topologist::yaml;
 /// The kinds that have no namespace.
 const CLUSTER_SCOPED: [&str; 4] = ["Namespace", "Node", "ExtensionConfig", "CustomResourceDefinition"];
 
+/// The member of a ClusterClass that refers to a template `t` of an API group of Cluster API.
+pub fn template_ref(group: &str, kind: &str) -> Value {
+    let api_version = format!("{group}.cluster.x-k8s.io/v1beta2");
+    json!({"templateRef": {"apiVersion": api_version, "kind": kind, "name": "t"}})
+}
+
 /// The objects of a namespace, as a user reads and writes them.
 pub struct Objects {
     pub client: kube::Client,

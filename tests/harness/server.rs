@@ -72,8 +72,8 @@ pub struct Topologist {
 pub const NOT_CHECKED: &str = "topologist: not checked against CustomResourceDefinitions";
 
 /// What a command says apart from that line.
-pub fn without_not_checked(said: &str) -> String {
-    said.split_inclusive('\n').filter(|line| !line.starts_with(NOT_CHECKED)).collect()
+pub fn without_not_checked(output: &str) -> String {
+    output.split_inclusive('\n').filter(|line| !line.starts_with(NOT_CHECKED)).collect()
 }
 
 /// The binary with these arguments, and no environment of ours.

@@ -9,12 +9,13 @@ use topologist::hub::Kind;
 use topologist::wire::WireVersion;
 use topologist::world::Facts;
 
+use super::objects::template_ref;
+
 /// Rule and path of every error of a new class with these parts of a spec, in order.
 pub fn errors_of_class(parts: &Value) -> Vec<(RuleId, String)> {
-    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let mut spec = json!({
-        "infrastructure": template("infrastructure", "DevClusterTemplate"),
-        "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
+        "infrastructure": template_ref("infrastructure", "DevClusterTemplate"),
+        "controlPlane": template_ref("controlplane", "KubeadmControlPlaneTemplate"),
     });
     for (name, part) in parts.as_object().into_iter().flatten() {
         match (spec[name].as_object_mut(), part.as_object()) {

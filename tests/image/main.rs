@@ -185,7 +185,7 @@ fn files_are_judged_in_an_empty_root_directory() {
 }
 
 #[test]
-fn without_arguments_it_says_what_it_lacks() {
+fn without_arguments_it_reports_what_it_lacks() {
     let arguments: Vec<_> = image().command.iter().map(String::as_str).collect();
     let container = Container::new();
     let output = container.command(&arguments).output().unwrap();

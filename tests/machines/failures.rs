@@ -102,7 +102,7 @@ fn define(server: &TestServer, kind: &str) {
 }
 
 #[test]
-fn an_embedded_cluster_fails_as_its_spec_says() {
+fn an_embedded_cluster_fails_as_its_spec_requests() {
     // CT-19, CT-20.2, DEC-6
     let server = TestServer::start(&[]);
     let group = "infrastructure.topologist.dev";

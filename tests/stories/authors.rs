@@ -75,7 +75,7 @@ fn printed(line: &str, files: &BTreeMap<String, Value>, before: &BTreeMap<String
 }
 
 #[test]
-fn commands_print_what_the_guide_says() {
+fn commands_print_what_the_guide_shows() {
     let (mut before, mut files) = (BTreeMap::new(), BTreeMap::<String, Value>::new());
     let (mut commands, mut differences) = (0, String::new());
     for block in blocks(&guide()) {
@@ -103,7 +103,7 @@ fn commands_print_what_the_guide_says() {
 }
 
 #[test]
-fn templates_render_what_the_guide_says() {
+fn templates_render_what_the_guide_shows() {
     let mut rendered = 0;
     for block in blocks(&guide()).iter().filter(|block| block.info == "yaml rendered") {
         let example = yaml::value(&block.text).unwrap();

@@ -83,7 +83,7 @@ fn definitions_as_they_are_in_sources_lack_their_labels() {
 }
 
 #[test]
-fn warnings_fail_only_when_asked() {
+fn warnings_fail_only_on_request() {
     let machine = definitions("embedded-provider");
     let template = machine.split("---\n").find(|one| one.contains("kind: EmbeddedConfigTemplate\n")).unwrap();
     let (code, out, _) = check(&["-"], template);
@@ -112,7 +112,7 @@ fn input_without_a_provider_is_refused() {
 }
 
 #[test]
-fn wrong_usage_is_told_with_both_forms() {
+fn wrong_usage_is_reported_with_both_forms() {
     let usage = "Usage: topologist check-provider [OPTIONS] <PATH>...
        topologist check-provider [OPTIONS] --live <KIND[/NAME]>\n";
     let form = "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q";

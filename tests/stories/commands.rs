@@ -102,7 +102,7 @@ fn json_results_have_the_documented_shape() {
 }
 
 #[test]
-fn unreadable_input_exits_with_2_and_says_where() {
+fn unreadable_input_exits_with_2_and_reports_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
         let path = folder.path().join(name);
@@ -141,7 +141,7 @@ fn other_kinds_are_skipped_and_unknown_versions_are_errors() {
 }
 
 #[test]
-fn wrong_usage_exits_with_2_and_says_what_is_right() {
+fn wrong_usage_exits_with_2_and_reports_what_is_right() {
     for (arguments, words) in [
         (&["validate"][..], "<PATH>"),
         (&["valdiate"], "validate"),

@@ -178,7 +178,7 @@ async fn silent_tls_connections_do_not_keep_others_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_asked_once_do_not_keep_others_out() {
+async fn connections_that_sent_one_request_do_not_keep_others_out() {
     let served = serve(&[]);
     let idle = served
         .many(2048, async || {

@@ -83,7 +83,7 @@ fn take_annotation(object: &mut Value) -> Option<Value> {
 }
 
 #[test]
-fn every_object_converts_as_its_fixture_says_and_back() {
+fn every_object_converts_to_its_fixture_and_back() {
     for fixture in fixtures() {
         let name = &fixture.name;
         let up = fixture.convert(&fixture.old, WireVersion::V1Beta2);

@@ -54,7 +54,7 @@ const FOUND: [(&str, &str, usize); 4] = [
 const MISSING: (&str, &str, usize) =
     ("extraMounts[2].containerPath", "is required, unless a webhook of the provider sets it", 4);
 
-fn said(start: &str, (field, detail, operation): (&str, &str, usize)) -> String {
+fn message(start: &str, (field, detail, operation): (&str, &str, usize)) -> String {
     format!(
         "{start} and others: {DOCKER}.{field}: {detail} (written by patch \"mounts\" definitions[0].jsonPatches[{operation}] of ClusterClass default/workshop)\n"
     )
@@ -78,9 +78,9 @@ fn what_a_patch_writes_is_checked_and_the_patch_is_named() {
     assert_eq!(code, 1, "{text}");
     let template = "DevMachineTemplate shed-8bfhk";
     for found in FOUND {
-        assert!(text.contains(&said(&format!("  error: {template}"), found)), "{found:?}: {text}");
+        assert!(text.contains(&message(&format!("  error: {template}"), found)), "{found:?}: {text}");
     }
-    assert!(text.contains(&said(&format!("  warning: {template}"), MISSING)), "{text}");
+    assert!(text.contains(&message(&format!("  warning: {template}"), MISSING)), "{text}");
     assert!(
         text.starts_with(
             "1 of 1 Cluster changed: 4 machines replaced; the API server would refuse objects of 1 Cluster\n"
@@ -92,7 +92,7 @@ fn what_a_patch_writes_is_checked_and_the_patch_is_named() {
     let (code, text, err) = run("validate", &wrong, &["--crds", &crds]);
     assert_eq!(code, 0, "{text}{err}");
     for found in FOUND.into_iter().chain([MISSING]) {
-        assert!(text.contains(&said("  warning: DevMachineTemplate shed-r4qnk", found)), "{found:?}: {text}");
+        assert!(text.contains(&message("  warning: DevMachineTemplate shed-r4qnk", found)), "{found:?}: {text}");
     }
     let (code, _, _) = run("validate", &wrong, &["--crds", &crds, "--fail-on-warnings"]);
     assert_eq!(code, 1);
@@ -100,7 +100,7 @@ fn what_a_patch_writes_is_checked_and_the_patch_is_named() {
     let (code, _, err) = run("render", &wrong, &["--crds", &crds]);
     for found in FOUND.into_iter().chain([MISSING]) {
         let start = "topologist: Cluster default/shed: DevMachineTemplate shed-r4qnk";
-        assert!(code == 1 && err.contains(&said(start, found)), "{found:?}: {err}");
+        assert!(code == 1 && err.contains(&message(start, found)), "{found:?}: {err}");
     }
     let (code, text) = plan(&bundle("docker"), &wrong, &[]);
     assert!(code == 4 && !text.contains("error:"), "without the definition nothing is known: {text}");
@@ -179,7 +179,7 @@ fn current_objects_with_and_without_defaults_are_the_same() {
 }
 
 #[test]
-fn what_was_not_checked_is_said_once() {
+fn what_was_not_checked_is_reported_once() {
     // DEC-32
     let changed = bundle("docker").replace("certificatesExpiryDays: 30", "certificatesExpiryDays: 31");
     let twice = format!("{changed}\n---\n{}", cluster_named("barn"));
@@ -255,7 +255,7 @@ fn secrets_do_not_appear_in_what_is_refused() {
     let wrong = patched(secret).replacen("  variables:\n", variable, 1);
     for command in ["validate", "render"] {
         let (_, out, err) = run(command, &wrong, &["--crds", &definitions()]);
-        let said = if command == "validate" { out } else { err };
-        assert!(said.contains(&format!("{DOCKER}.network: ")) && !said.contains("Hunter2"), "{said}");
+        let message = if command == "validate" { out } else { err };
+        assert!(message.contains(&format!("{DOCKER}.network: ")) && !message.contains("Hunter2"), "{message}");
     }
 }

@@ -84,8 +84,8 @@ fn plan(from: &[Value], to: &[Value]) -> (i32, String) {
 }
 
 /// The lines that say what changes, without what comes from the identity of objects.
-fn told(said: &str) -> Vec<&str> {
-    said.lines().map(str::trim).collect()
+fn lines(output: &str) -> Vec<&str> {
+    output.lines().map(str::trim).collect()
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_plan_with_existing_objects_equals_the_plan_of_the_files() {
             assert_eq!(plan(&from, &from), (0, "1 Cluster, nothing changes\n".to_owned()), "{owners:?}");
             // Whoever edits the class has the objects among the files of one side, or of both.
             for to in [edited(&from, kind, edit), edited(&bundle, kind, edit)] {
-                let (is, said) = plan(&from, &to);
-                assert_eq!((is, told(&said)), (code, told(&want)), "edit {position}, {owners:?}");
+                let (is, output) = plan(&from, &to);
+                assert_eq!((is, lines(&output)), (code, lines(&want)), "edit {position}, {owners:?}");
             }
         }
     }
@@ -136,8 +136,11 @@ fn a_removed_failure_domain_replaces_machines() {
     let before = edited(&bundle("in-memory"), "Cluster", domain);
     let after = bundle("in-memory");
     for owners in [Owners::Shown, Owners::Hidden] {
-        let (code, said) = plan(&exported(&before, owners), &after);
-        assert!(code == 4 && said.contains("spec.template.spec.failureDomain: \"b\" → nothing"), "{owners:?}: {said}");
+        let (code, output) = plan(&exported(&before, owners), &after);
+        assert!(
+            code == 4 && output.contains("spec.template.spec.failureDomain: \"b\" → nothing"),
+            "{owners:?}: {output}"
+        );
     }
 }
 
@@ -158,8 +161,8 @@ fn values_that_a_provider_normalises_are_no_changes() {
         assert_eq!(plan(&from, &bundle).0, 0, "{owners:?}");
         // Where it has not been rolled out, what differs is a change.
         let paused = edited(&from, "Cluster", |one| one["spec"]["paused"] = json!(true));
-        let (code, said) = plan(&paused, &bundle);
-        assert!(code == 4 && said.contains("startupDuration: \"0h0m15s\" → \"15s\""), "{owners:?}: {said}");
+        let (code, output) = plan(&paused, &bundle);
+        assert!(code == 4 && output.contains("startupDuration: \"0h0m15s\" → \"15s\""), "{owners:?}: {output}");
     }
 }
 
@@ -197,8 +200,8 @@ fn managed_fields_of_another_version_decide_removals_and_are_no_change() {
             template["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
         }
         assert_eq!(plan(&from, &bundle), (0, "1 Cluster, nothing changes\n".to_owned()), "{has_other_names}");
-        let (code, said) = plan(&from, &removed);
-        assert!(code == 4 && said.contains("startupDuration: \"15s\" → nothing"), "{has_other_names}: {said}");
+        let (code, output) = plan(&from, &removed);
+        assert!(code == 4 && output.contains("startupDuration: \"15s\" → nothing"), "{has_other_names}: {output}");
     }
 }
 
@@ -218,8 +221,8 @@ fn a_value_that_another_manager_took_over_is_set_back() {
     for (is_recorded, want) in [(true, 4), (false, 0)] {
         let mut from = exported(&bundle, Owners::Shown);
         take(&mut from, is_recorded);
-        let (code, said) = plan(&from, &bundle);
-        assert_eq!((code, said.contains("startupDuration: \"77s\" → \"15s\"")), (want, is_recorded), "{said}");
+        let (code, output) = plan(&from, &bundle);
+        assert_eq!((code, output.contains("startupDuration: \"77s\" → \"15s\"")), (want, is_recorded), "{output}");
     }
     // A record that was lost says nothing of what others have taken (SSA-22).
     let mut from = exported(&bundle, Owners::Shown);
@@ -246,18 +249,18 @@ fn a_new_template_lacks_fields_that_others_set_on_the_old_one() {
         template["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
     }
     assert_eq!(plan(&from, &bundle).0, 0);
-    let (code, said) = plan(&from, &longer);
-    assert!(code == 4 && said.contains("spec.template.spec.providerID: \"theirs\" → nothing"), "{said}");
-    assert!(!said.contains("of the provider"), "defaults come again: {said}");
+    let (code, output) = plan(&from, &longer);
+    assert!(code == 4 && output.contains("spec.template.spec.providerID: \"theirs\" → nothing"), "{output}");
+    assert!(!output.contains("of the provider"), "defaults come again: {output}");
 }
 
 #[test]
 fn a_cluster_that_cannot_be_decoded_is_denied_and_not_deleted() {
     let bundle = bundle("in-memory");
     let broken = edited(&bundle, "Cluster", |one| one["spec"]["topology"]["controlPlane"]["replicas"] = json!("five"));
-    let (code, said) = plan(&bundle, &broken);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.starts_with("denied: ") && !said.contains("delete"), "{said}");
+    let (code, output) = plan(&bundle, &broken);
+    assert_eq!(code, 1, "{output}");
+    assert!(output.starts_with("denied: ") && !output.contains("delete"), "{output}");
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_removed_patch_is_named() {
     let without = edited(&bundle, "ClusterClass", |one| {
         one["spec"]["patches"].as_array_mut().unwrap().retain(|patch| patch["name"] != "machineImage");
     });
-    let (code, said) = plan(&bundle, &without);
-    assert_eq!(code, 4, "{said}");
-    assert!(said.contains("customImage") && said.contains("before: patch \"machineImage\""), "{said}");
+    let (code, output) = plan(&bundle, &without);
+    assert_eq!(code, 4, "{output}");
+    assert!(output.contains("customImage") && output.contains("before: patch \"machineImage\""), "{output}");
 }

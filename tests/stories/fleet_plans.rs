@@ -199,7 +199,7 @@ fn another_version_or_value_is_another_group() {
 }
 
 #[test]
-fn text_names_twenty_clusters_of_a_group_unless_all_are_asked_for() {
+fn text_names_twenty_clusters_of_a_group_unless_all_are_requested() {
     let name = |i: usize| -> &'static str { format!("prod/c{i:02}").leak() };
     let sets = |i: usize| -> &'static [i64] { if i == 7 { &[5] } else { &[1] } };
     let members: Vec<Member> = (0..23).map(|i| member(name(i), sets(i))).collect();

@@ -85,7 +85,7 @@ const DENIAL: &str =
     "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of --max-replaced-machines";
 
 #[test]
-fn a_plan_says_which_edits_a_ceiling_holds_and_how_to_approve_them() {
+fn a_plan_reports_which_edits_a_ceiling_holds_and_how_to_approve_them() {
     // DEC-53
     let (before, mut after) = (objects(), objects());
     with_file(&mut after, "/a");
@@ -181,7 +181,7 @@ fn validate_denies_edits_that_a_ceiling_holds() {
 }
 
 #[test]
-fn a_plan_against_a_server_says_what_the_server_says() {
+fn a_plan_against_a_server_reports_what_the_server_reports() {
     // DEC-53
     let state = tempfile::tempdir().unwrap();
     let (folder, load) = (state.path().display().to_string(), quick_start().display().to_string());

@@ -423,7 +423,7 @@ fn kubectl_delete_of_a_class_and_its_templates_waits_for_their_clusters() {
 }
 
 #[test]
-fn a_command_that_fails_shows_the_warnings_of_the_server_that_it_asked() {
+fn a_command_that_fails_shows_the_warnings_of_its_server() {
     let server = |address: &str, warning: &str| {
         let serving = json!({"message": "Serving", "api": address});
         let warned = json!({"level": "WARN", "message": warning});

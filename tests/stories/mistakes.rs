@@ -19,7 +19,7 @@ const BUNDLES: [&str; 5] = ["aws", "azure", "docker", "in-memory", "vsphere"];
 type Changes = BTreeMap<String, json_patch::Patch>;
 
 /// Words by object, which is `<kind>/<name>`.
-type Said = BTreeMap<String, Vec<String>>;
+type Messages = BTreeMap<String, Vec<String>>;
 
 /// A mistake, and what has to be said about it; nothing else may be.
 #[derive(Debug, Deserialize)]
@@ -40,13 +40,13 @@ struct Mistake {
     flags: Vec<String>,
     /// Every error of every object in order: rule, type and field.
     #[serde(default)]
-    errors: Said,
+    errors: Messages,
     /// What the messages of errors must contain.
     #[serde(default)]
     says: Vec<String>,
     /// A part of every warning in order.
     #[serde(default)]
-    warnings: Said,
+    warnings: Messages,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,22 +103,22 @@ impl Mistake {
         let (new, old) = self.files(bundle);
         let (rows, complaints) = validate(&new, old.as_deref(), &self.flags);
         let mut text = String::new();
-        let errors = said(&rows, "errors", |error| {
+        let errors = messages(&rows, "errors", |error| {
             let part = |name: &str| error[name].as_str().unwrap();
             format!("{} {} {}", part("rule"), part("type"), part("field")).trim_end().to_owned()
         });
         if errors != self.errors {
             let _ = writeln!(text, "  errors: {errors:#?}\n    want: {:#?}", self.errors);
         }
-        let details = said(&rows, "errors", |error| error["detail"].as_str().unwrap().to_owned());
+        let details = messages(&rows, "errors", |error| error["detail"].as_str().unwrap().to_owned());
         let details: Vec<&String> = details.values().flatten().collect();
         for words in self.says.iter().filter(|words| !details.iter().any(|detail| detail.contains(&***words))) {
             let _ = writeln!(text, "  {words:?} is missing in {details:#?}");
         }
-        let warnings = said(&rows, "warnings", |warning| warning.as_str().unwrap().to_owned());
+        let warnings = messages(&rows, "warnings", |warning| warning.as_str().unwrap().to_owned());
         let named = |object: &String, parts: &Vec<String>| {
-            let said = warnings.get(object).map_or(&[][..], Vec::as_slice);
-            said.len() == parts.len() && said.iter().zip(parts).all(|(warning, part)| warning.contains(part))
+            let messages = warnings.get(object).map_or(&[][..], Vec::as_slice);
+            messages.len() == parts.len() && messages.iter().zip(parts).all(|(warning, part)| warning.contains(part))
         };
         let objects: BTreeSet<_> = warnings.keys().chain(self.warnings.keys()).collect();
         let none = Vec::new();
@@ -152,7 +152,7 @@ fn validate(new: &str, old: Option<&str>, flags: &[String]) -> (Vec<Value>, Stri
 }
 
 /// What a list of each row says, without rows that say nothing.
-fn said(rows: &[Value], list: &str, say: impl Fn(&Value) -> String) -> Said {
+fn messages(rows: &[Value], list: &str, say: impl Fn(&Value) -> String) -> Messages {
     let object = |row: &Value| format!("{}/{}", row["kind"].as_str().unwrap(), row["name"].as_str().unwrap());
     let words = |row: &Value| row[list].as_array().unwrap().iter().map(&say).collect::<Vec<_>>();
     rows.iter().map(|row| (object(row), words(row))).filter(|(_, words)| !words.is_empty()).collect()

@@ -112,11 +112,11 @@ fn repeated_keys_are_warned_about() {
     // DEC-32
     let twice = format!("# a comment\n{CLUSTER}    version: v1.34.0\n");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
-    let said = "the key \"version\" is repeated on line 9; only the last value is used";
+    let message = "the key \"version\" is repeated on line 9; only the last value is used";
     let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml"], &[]);
-    assert!(code == 0 && out.contains(&format!("warning: {said}")), "{out}");
+    assert!(code == 0 && out.contains(&format!("warning: {message}")), "{out}");
     let (code, out, _) = folder.run(&["validate", "--strict", "new.yaml", "--world", "class.yaml"], &[]);
-    assert!(code == 1 && out.contains(&format!("error DEC-32: []: Duplicate value: \"version\": {said}")), "{out}");
+    assert!(code == 1 && out.contains(&format!("error DEC-32: []: Duplicate value: \"version\": {message}")), "{out}");
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn a_kind_in_other_letter_case_is_warned_about() {
     let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
     let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
-    let said = "topologist: new.yaml:1: the kind cluster of cluster.x-k8s.io/v1beta2 is unknown, so the object was skipped; did you mean Cluster?\n";
-    assert_eq!(err, said);
+    let message = "topologist: new.yaml:1: the kind cluster of cluster.x-k8s.io/v1beta2 is unknown, so the object was skipped; did you mean Cluster?\n";
+    assert_eq!(err, message);
 }
 
 /// Objects of other kinds, one of them most likely a slip.
@@ -178,7 +178,7 @@ fn a_class_alone_can_be_judged_and_planned_and_gives_nothing_to_render() {
 fn a_misspelled_kind_in_one_of_several_documents_is_reported() {
     let slip = CLUSTER.replace("kind: Cluster\n", "kind: Clustre\n").replace("v1beta2", "v1beta1");
     let folder = Folder::new(&[("all.yaml", &format!("{}---\n{slip}", class(SIZE))), ("old.yaml", &class(SIZE))]);
-    let said =
+    let message =
         "the kind Clustre of cluster.x-k8s.io/v1beta1 is unknown, so the object was skipped; did you mean Cluster?";
     for arguments in [
         &["validate", "all.yaml"][..],
@@ -186,7 +186,7 @@ fn a_misspelled_kind_in_one_of_several_documents_is_reported() {
         &["plan", "--from", "all.yaml", "--to", "old.yaml", "--allow-empty"],
     ] {
         let (code, _, err) = folder.run(arguments, &[]);
-        assert_eq!((code, err.matches(said).count()), (0, 1), "{arguments:?}: {err}");
+        assert_eq!((code, err.matches(message).count()), (0, 1), "{arguments:?}: {err}");
     }
 }
 
@@ -198,14 +198,14 @@ fn a_misspelled_class_name_gets_the_closest_one() {
     let folder =
         Folder::new(&[("near.yaml", &all(&class(SIZE))), ("elsewhere.yaml", &all(&elsewhere)), ("old.yaml", CLUSTER)]);
     let hint = "the closest ClusterClass in namespace default is \"base\"";
-    let said = format!("ClusterClass default/bsae was not found; {hint}\n");
+    let message = format!("ClusterClass default/bsae was not found; {hint}\n");
     for (arguments, code, words) in [
         (&["validate", "near.yaml"][..], 0, format!("Create it before this Cluster is used; {hint}\n")),
-        (&["render", "near.yaml"], 1, format!("topologist: Cluster default/one: {said}")),
+        (&["render", "near.yaml"], 1, format!("topologist: Cluster default/one: {message}")),
         (
             &["plan", "--from", "near.yaml", "--to", "near.yaml"],
             1,
-            format!("  error: before and after the change: {said}"),
+            format!("  error: before and after the change: {message}"),
         ),
     ] {
         let (exit, out, err) = folder.run(arguments, &[]);

@@ -421,7 +421,7 @@ fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
 }
 
 #[test]
-fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
+fn changes_of_the_embedded_cluster_roll_what_its_class_refers_to() {
     let before = embedded();
     for (from, to, code, wanted) in [
         ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: 8 machines replaced"),

@@ -24,8 +24,8 @@ use crate::harness::verdicts::errors_of_class;
 /// So many cases, unless `PROPTEST_CASES` asks for others.
 fn cases(usual: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
-    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
-    ProptestConfig { cases: if is_asked { config.cases } else { usual }, ..config }
+    let is_requested = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig { cases: if is_requested { config.cases } else { usual }, ..config }
 }
 
 /// A class and a Cluster of each provider's shape.

@@ -142,7 +142,7 @@ fn no_row_names_a_rule_that_does_not_exist() {
 }
 
 #[test]
-fn every_row_says_when_and_what() {
+fn every_row_has_operations_and_a_rule() {
     let rows = enforced();
     for row in &rows {
         assert!(ID.find(&row.id).is_some_and(|id| id.as_str() == row.id), "{}: {:?} is no id", row.place, row.id);

@@ -545,7 +545,7 @@ async fn only_the_mutating_end_point_waits_for_a_class_that_is_absent() {
 }
 
 #[test]
-fn the_server_says_how_to_send_a_review() {
+fn the_server_describes_how_to_send_a_review() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state").display().to_string();
     let load = quick_start().display().to_string();

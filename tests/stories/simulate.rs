@@ -271,7 +271,7 @@ fn waits_of_several_clusters_name_none_of_their_objects() {
 }
 
 #[test]
-fn failures_of_clusters_that_do_not_exist_are_told() {
+fn failures_of_clusters_that_do_not_exist_are_reported() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 1)]));
     story.file("timings.yaml", "failures: [{cluster: blau, what: node}, {cluster: other/blue, what: node}]\n");
@@ -287,7 +287,7 @@ fn failures_of_clusters_that_do_not_exist_are_told() {
 }
 
 #[test]
-fn failures_of_machines_that_are_never_made_are_told() {
+fn failures_of_machines_that_are_never_made_are_reported() {
     let story = Story::new();
     story.file("a.yaml", world(&[small("blue"), small("green")]));
     let numbered = |number: usize| {
@@ -721,7 +721,7 @@ fn what_other_providers_have_brought_up_is_not_made_again() {
 }
 
 #[test]
-fn twins_are_told_what_each_of_them_would_be_told_alone() {
+fn twins_get_the_reports_that_each_of_them_would_get_alone() {
     let names = ["blue", "green", "blue-2", "control"];
     let shape = |report: &Value, name: &str| {
         let clusters = report["clusters"].as_array().unwrap().iter();

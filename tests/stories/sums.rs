@@ -13,6 +13,7 @@ use topologist::variables::{CompiledVariables, status_variables};
 use topologist::wire::{Decode, WireVersion, manifest};
 use topologist::yaml;
 
+use crate::harness::objects::template_ref;
 use crate::harness::server::Topologist;
 use crate::harness::tls_client::{Connection, Protocol};
 use crate::harness::wait;
@@ -78,11 +79,10 @@ fn review(operation: &str, kind: &str, object: &Value, old: Option<&Value>) -> V
 }
 
 fn class(namespace: &str, name: &str, variables: &Value) -> Value {
-    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
         "metadata": {"namespace": namespace, "name": name, "generation": 1},
-        "spec": {"infrastructure": template("infrastructure", "DevClusterTemplate"),
-            "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"), "variables": variables}})
+        "spec": {"infrastructure": template_ref("infrastructure", "DevClusterTemplate"),
+            "controlPlane": template_ref("controlplane", "KubeadmControlPlaneTemplate"), "variables": variables}})
 }
 
 fn variable(name: &str, schema: &Value) -> Value {
@@ -334,20 +334,19 @@ const MOST: u64 = (1 << 30) / 100 * 60;
 
 /// A class of worker sets and pools with templates of so many bytes.
 fn fleet(bytes: usize) -> Vec<Value> {
-    let reference = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let template = |group: &str, kind: &str, bytes: usize| {
         json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind,
             "metadata": {"namespace": "tenant", "name": "t"},
             "spec": {"template": {"spec": {"text": "x".repeat(bytes)}}}})
     };
     let workers = |infrastructure: &str| {
-        json!([{"class": "w", "bootstrap": reference("bootstrap", "BootTemplate"),
-            "infrastructure": reference("infrastructure", infrastructure)}])
+        json!([{"class": "w", "bootstrap": template_ref("bootstrap", "BootTemplate"),
+            "infrastructure": template_ref("infrastructure", infrastructure)}])
     };
     let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
         "metadata": {"namespace": "tenant", "name": "fleet", "generation": 1},
-        "spec": {"infrastructure": reference("infrastructure", "BoxClusterTemplate"),
-            "controlPlane": reference("controlplane", "PlaneTemplate"),
+        "spec": {"infrastructure": template_ref("infrastructure", "BoxClusterTemplate"),
+            "controlPlane": template_ref("controlplane", "PlaneTemplate"),
             "workers": {"machineDeployments": workers("BoxTemplate"), "machinePools": workers("BoxPoolTemplate")}}});
     vec![
         class,

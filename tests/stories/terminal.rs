@@ -82,7 +82,7 @@ fn progress_is_replaced_and_the_greeting_comes_last_and_alone() {
 }
 
 #[test]
-fn log_lines_that_are_asked_for_are_shown_at_a_terminal() {
+fn requested_log_lines_are_shown_at_a_terminal() {
     let screen = screen(&["--load", "fixtures/quick-start", "--log=info", "--api-addr=127.0.0.1:0"]);
     assert!(screen.contains("Loaded objects"), "{screen}");
     let greeting = &screen[screen.find("topologist answers").unwrap()..];

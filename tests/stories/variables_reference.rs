@@ -18,6 +18,7 @@ use topologist::wire::{Decode, WireVersion};
 use topologist::world::Facts;
 
 use crate::harness::chance::Chance;
+use crate::harness::objects::template_ref;
 use crate::harness::reference;
 
 /// The number of composed pairs of a class and a Cluster.
@@ -207,11 +208,10 @@ fn compose(chance: &mut Chance) -> Pair {
     if schema["type"] == "array" {
         remove_rules(&mut schema);
     }
-    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let class = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
     "metadata": {"name": "class", "namespace": "ns"}, "spec": {
-        "infrastructure": template("infrastructure", "DevClusterTemplate"),
-        "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
+        "infrastructure": template_ref("infrastructure", "DevClusterTemplate"),
+        "controlPlane": template_ref("controlplane", "KubeadmControlPlaneTemplate"),
         "variables": [{"name": "v", "required": false, "schema": {"openAPIV3Schema": schema}}],
     }});
     let (is_given, is_update) = (chance.percent(85), chance.percent(30));

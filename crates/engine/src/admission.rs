@@ -20,6 +20,7 @@ mod settings;
 mod exemptions;
 mod undecodable_clusters;
 mod verdict;
+mod workers;
 
 pub use catalogue::catalogue;
 pub use oversize::Oversize;

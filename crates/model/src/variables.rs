@@ -18,4 +18,4 @@ pub use definitions::{
 };
 pub use path::{PathError, VariablePath};
 pub use sample::{SampleExtent, SampleValues};
-pub use values::{SettleMode, ValueBudget, ValueChange, settle, without_hint};
+pub use values::{SettleMode, ValueBudget, ValueChange, ValueList, settle, without_hint};

@@ -41,6 +41,8 @@ pub mod server;
 pub mod template_deletions;
 mod template_guard;
 pub mod templates;
+#[cfg(test)]
+mod testing;
 mod fair_queue;
 mod warning_limiter;
 

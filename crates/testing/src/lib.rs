@@ -14,8 +14,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// A configuration with `usual` cases per property, or with the number in `PROPTEST_CASES` (`docs/testing.md`).
 pub fn cases(usual: u32) -> Config {
     let config = Config::default();
-    let is_asked = std::env::var_os("PROPTEST_CASES").is_some();
-    Config { cases: if is_asked { config.cases } else { usual }, ..config }
+    let is_requested = std::env::var_os("PROPTEST_CASES").is_some();
+    Config { cases: if is_requested { config.cases } else { usual }, ..config }
 }
 
 /// The result of `act` and the time that this thread took for it. This is processor time where the system reports it,

@@ -72,7 +72,7 @@ pub(super) async fn without_shim(story: &Story) {
 pub(super) async fn pause(story: &Story) {
     let site = &story.site;
     site.merge(CORE, "Cluster", "demo", json!({"spec": {"paused": true}})).await;
-    site.until("topologist knows", || async { (site.told("demo").await.0 == "Paused").then_some(()) }).await;
+    site.until("topologist knows", || async { (site.reported("demo").await.0 == "Paused").then_some(()) }).await;
 }
 
 /// Waits until the garbage collector and topologist have dealt with what happened before: both do something newer.

@@ -133,7 +133,7 @@ async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_third_machine_fails_says_so_and_is_replaced_when_its_health_check_is_asked() {
+async fn the_third_machine_reports_its_failure_and_is_replaced_on_request_of_its_health_check() {
     // CT-19.8, MA-15.7, MA-19.8, MA-19.13
     let shared = Shared::get().await;
     // One of four workers may be unhealthy: the class allows 40%.

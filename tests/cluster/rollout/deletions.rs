@@ -175,7 +175,7 @@ async fn a_hold_without_a_deletion_goes_and_hooks_can_be_skipped() {
     assert!(is_held(&site.cluster("demo").await));
     let dropped = || async { site.cluster("demo").await.pointer(PAUSED).is_none().then_some(()) };
     site.until("the hold is dropped", dropped).await;
-    assert_eq!(site.told("demo").await.0, "ReconcileSucceeded", "the hold is no pause");
+    assert_eq!(site.reported("demo").await.0, "ReconcileSucceeded", "the hold is no pause");
     assert_eq!(lab.count("before"), 0, "the Cluster is not being deleted");
     let patch = Patch::Merge(json!({"webhooks": []}));
     let kind = kube::api::ApiResource::from_gvk(&kube::api::GroupVersionKind::gvk(

@@ -18,7 +18,7 @@ on_both![
     definitions_that_conflict_hold_clusters,
     an_ignored_failure_is_an_answer_without_patches,
     a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there,
-    every_way_to_fail_is_told_and_changes_nothing,
+    every_way_to_fail_is_reported_and_changes_nothing,
     a_controller_that_replaces_each_result_is_not_fought,
 ];
 
@@ -120,7 +120,7 @@ async fn an_extension_patches_defines_variables_and_refuses(site: Site) {
     lab.on("ValidateTopology", "validate", |_| Reply::failure("the cellar is full"));
     site.change("demo", |topology| topology["controlPlane"]["replicas"] = json!(5)).await;
     site.until("the refusal is told", || async {
-        let (reason, message) = site.told("demo").await;
+        let (reason, message) = site.reported("demo").await;
         (reason == "ReconcileFailed" && message.contains("the cellar is full")).then_some(())
     })
     .await;
@@ -128,7 +128,7 @@ async fn an_extension_patches_defines_variables_and_refuses(site: Site) {
     manager.stop().await;
 }
 
-async fn every_way_to_fail_is_told_and_changes_nothing(site: Site) {
+async fn every_way_to_fail_is_reported_and_changes_nothing(site: Site) {
     // RH-4.6, RH-4.8, RH-4.9, RH-4.10, RH-5.3, RH-7.4, RH-12.4
     let mut extension = Extension::new(&site);
     extension.lab.on("GeneratePatches", "generate", |_| Reply::done());
@@ -144,7 +144,7 @@ async fn every_way_to_fail_is_told_and_changes_nothing(site: Site) {
         // A new question, and the start of a new run.
         site.merge(CORE, "Cluster", "demo", json!({"metadata": {"labels": {"round": round}}})).await;
         site.until(words, || async {
-            let (reason, message) = site.told("demo").await;
+            let (reason, message) = site.reported("demo").await;
             (reason == "ReconcileFailed" && message.contains(words)).then_some(())
         })
         .await;
@@ -189,7 +189,7 @@ async fn hooks_hold_creation_each_step_of_an_upgrade_and_deletion(site: Site) {
     let holds = extension_hooks::holds(&extension.lab, "v1.33.0", "v1.34.2");
     let open = |hook: &str| extension.lab.on(hook, &hook.to_lowercase(), |_| Reply::done());
     let waits = async |words: &str| {
-        site.until(words, || async { site.told("demo").await.1.contains(words).then_some(()) }).await;
+        site.until(words, || async { site.reported("demo").await.1.contains(words).then_some(()) }).await;
     };
     site.provide().await;
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
@@ -232,7 +232,7 @@ async fn while_a_hook_blocks_other_changes_go_on_and_a_new_process_asks_again(si
     extension.lab.on(HOOK, "gate", |_| Reply::wait(3_600, "a person decides"));
     let blocks = async || {
         let words = format!("{HOOK}: a person decides");
-        site.until(&words, || async { site.told("demo").await.1.contains(&words).then_some(()) }).await;
+        site.until(&words, || async { site.reported("demo").await.1.contains(&words).then_some(()) }).await;
         let control_plane = site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0);
         assert_eq!(text(&control_plane, "/spec/version"), "v1.33.0");
     };
@@ -334,7 +334,8 @@ async fn definitions_that_conflict_hold_clusters(site: Site) {
     let motd = all.iter().find(|one| one["name"] == "motd").unwrap();
     assert_eq!((&motd["definitionsConflict"], motd["definitions"].as_array().unwrap().len()), (&json!(true), 2));
     site.apply_file("cluster.yaml").await;
-    site.until("the Cluster waits", || async { (site.told("demo").await.0 == "ReconcileFailed").then_some(()) }).await;
+    site.until("the Cluster waits", || async { (site.reported("demo").await.0 == "ReconcileFailed").then_some(()) })
+        .await;
     assert!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty());
     extension.lab.on("DiscoverVariables", "discover", |_| Reply::done());
     let settings = json!({"spec": {"settings": {"new": "yes"}}});
@@ -361,7 +362,7 @@ async fn an_ignored_failure_is_an_answer_without_patches(site: Site) {
     extension.lab.on_with("ValidateTopology", "validate", "Ignore", |_| Reply::failure("the cellar is full"));
     site.change("demo", |topology| topology["controlPlane"]["replicas"] = json!(5)).await;
     site.until("a refusal is not ignored", || async {
-        let (reason, message) = site.told("demo").await;
+        let (reason, message) = site.reported("demo").await;
         (reason == "ReconcileFailed" && message.contains("the cellar is full")).then_some(())
     })
     .await;
@@ -381,7 +382,7 @@ async fn a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there(
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     site.apply_file("cluster.yaml").await;
     let words = format!("ExtensionConfig {:?} has not been discovered", site.namespace);
-    site.until(&words, || async { site.told("demo").await.1.contains(&words).then_some(()) }).await;
+    site.until(&words, || async { site.reported("demo").await.1.contains(&words).then_some(()) }).await;
     assert!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty(), "nothing is done without the hook");
     extension.unregister().await;
     site.reconciled("demo").await;

@@ -74,7 +74,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
         wire.set(Trouble::Overload(code));
         change(value).await;
         let fails = || async {
-            assert_eq!(site.told("demo").await.0, "ReconcileSucceeded", "{code}");
+            assert_eq!(site.reported("demo").await.0, "ReconcileSucceeded", "{code}");
             (failed() >= before + 3).then_some(())
         };
         site.until("three runs fail", fails).await;
@@ -85,7 +85,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
     wire.set(Trouble::Overload(StatusCode::SERVICE_UNAVAILABLE));
     change("three").await;
     let message = site.until("the condition says so", || async {
-        let (reason, message) = site.told("demo").await;
+        let (reason, message) = site.reported("demo").await;
         (reason == "ReconcileFailed").then_some(message)
     });
     let message = message.await;
@@ -93,7 +93,7 @@ async fn an_overload_of_the_api_server_is_no_condition_unless_it_lasts(site: Sit
     assert!(failed() >= 4, "it failed once");
     wire.mend();
     at_rest(&site, &manager).await;
-    assert_eq!(site.told("demo").await.0, "ReconcileSucceeded");
+    assert_eq!(site.reported("demo").await.0, "ReconcileSucceeded");
 }
 
 async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {

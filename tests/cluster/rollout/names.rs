@@ -40,7 +40,7 @@ async fn create(site: &Site, name: &str, set: &str) {
 /// Waits until the condition of a Cluster names all of these.
 async fn refused(site: &Site, cluster: &str, names: &[&str]) {
     site.until(&format!("the condition of {cluster} names {names:?}"), || async {
-        let (reason, message) = site.told(cluster).await;
+        let (reason, message) = site.reported(cluster).await;
         (reason == "ReconcileFailed" && names.iter().all(|name| message.contains(name))).then_some(())
     })
     .await;

@@ -150,7 +150,7 @@ impl Site {
     }
 
     /// What the condition of a Cluster says: reason and message.
-    pub(crate) async fn told(&self, name: &str) -> (String, String) {
+    pub(crate) async fn reported(&self, name: &str) -> (String, String) {
         let cluster = self.cluster(name).await;
         let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.into_iter().find(|condition| condition["type"] == "TopologyReconciled");
@@ -163,7 +163,7 @@ impl Site {
         let mut all = String::new();
         for cluster in self.list(CORE, "Cluster").await {
             let name = text(&cluster, "/metadata/name");
-            all.push_str(&format!("{name}: {:?}\n", self.told(&name).await));
+            all.push_str(&format!("{name}: {:?}\n", self.reported(&name).await));
         }
         for (api_version, kind) in MADE.into_iter().chain([(CORE, "Cluster"), (CORE, "ClusterClass"), ("v1", "Event")])
         {

@@ -10,7 +10,7 @@ use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, MADE, Manager, Site, text};
 
 on_both![
-    a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more,
+    a_cluster_becomes_a_topology_and_then_nothing_is_read_or_written_any_more,
     workers_are_scaled_added_and_removed,
     a_pool_of_an_autoscaler_has_its_minimum_until_it_is_scaled,
     a_variable_changes_objects_in_place_and_gives_templates_new_names,
@@ -52,7 +52,7 @@ async fn deployment(site: &Site, cluster: &str, name: &str) -> Option<Value> {
     site.list(CORE, "MachineDeployment").await.into_iter().find(fits)
 }
 
-async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more(site: Site) {
+async fn a_cluster_becomes_a_topology_and_then_nothing_is_read_or_written_any_more(site: Site) {
     // RS-07, RS-12, RS-14, RS-38, RS-39, LBL-01, LBL-06, PERF-09
     let (manager, wire) = rolled_out(&site).await;
     for (api_version, kind, count) in [
@@ -74,12 +74,12 @@ async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_m
     site.until("the shim goes", || async { site.get("v1", "ConfigMap", "demo-shim").await.is_none().then_some(()) })
         .await;
     let before = written(&site, &manager).await;
-    let asked = wire.requests();
+    let requested = wire.requests();
     // Something happens that concerns no topology, and something that does and changes nothing.
     let note = json!({"metadata": {"annotations": {"a-user": "was here"}}});
     site.merge(CORE, "Cluster", "demo", note).await;
     site.until_quiet(&manager, "demo").await;
-    assert_eq!(wire.requests(), asked);
+    assert_eq!(wire.requests(), requested);
     let after = site.versions().await;
     let of_others = |version: &&String| !version.starts_with("Cluster demo");
     assert!(before.iter().filter(of_others).eq(after.iter().filter(of_others)));
@@ -89,9 +89,9 @@ async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_m
         "{text}"
     );
     let events = site.list("v1", "Event").await;
-    let told: Vec<_> =
+    let reported: Vec<_> =
         events.iter().map(|event| (event["reason"].clone(), event["involvedObject"]["kind"].clone())).collect();
-    assert!(told.contains(&(json!("TopologyCreate"), json!("Cluster"))), "{told:?}");
+    assert!(reported.contains(&(json!("TopologyCreate"), json!("Cluster"))), "{reported:?}");
     manager.stop().await;
 }
 
@@ -198,14 +198,14 @@ async fn a_variable_changes_objects_in_place_and_gives_templates_new_names(site:
     assert!(found[0].to_string().contains("be careful"), "{found:?}");
     assert_eq!(owned(&site, BOOTSTRAP, "EmbeddedConfig").await, config, "objects of pools are changed in place");
     assert_eq!(owned(&site, INFRASTRUCTURE, "EmbeddedMachineTemplate").await, machines, "nothing of them changed");
-    let told = site
+    let reported = site
         .until("the rotation is told", || async {
             let events = site.list("v1", "Event").await;
             let mut messages = events.iter().map(|event| text(event, "/message"));
             messages.find(|message| message.contains("(template rotation)"))
         })
         .await;
-    assert!(told.starts_with("Created EmbeddedConfigTemplate \""), "{told}");
+    assert!(reported.starts_with("Created EmbeddedConfigTemplate \""), "{reported}");
     manager.stop().await;
 }
 
@@ -275,7 +275,7 @@ async fn an_upgrade_goes_through_the_control_plane_first(site: Site) {
     })
     .await;
     site.reconciled("demo").await;
-    assert_eq!(site.told("demo").await.0, "ReconcileSucceeded");
+    assert_eq!(site.reported("demo").await.0, "ReconcileSucceeded");
     let cluster = site.cluster("demo").await;
     assert_eq!(cluster["status"]["controlPlane"]["upgradePlan"], Value::Null, "{cluster}");
     site.until("the step is marked no more", || async {
@@ -285,8 +285,8 @@ async fn an_upgrade_goes_through_the_control_plane_first(site: Site) {
     })
     .await;
     let events = site.list("v1", "Event").await;
-    let is_told = |event: &Value| text(event, "/message").contains("with version change from v1.33.0 to v1.34.0");
-    assert!(events.iter().any(is_told), "{events:?}");
+    let is_reported = |event: &Value| text(event, "/message").contains("with version change from v1.33.0 to v1.34.0");
+    assert!(events.iter().any(is_reported), "{events:?}");
     manager.stop().await;
 }
 
@@ -338,7 +338,7 @@ async fn what_is_wrong_stands_in_the_condition_with_a_stable_text(site: Site) {
     let machines = "embedded-worker-machine";
     site.delete(INFRASTRUCTURE, "EmbeddedMachineTemplate", machines).await;
     site.until("the condition tells", || async {
-        let (reason, message) = site.told("demo").await;
+        let (reason, message) = site.reported("demo").await;
         (reason == "ReconcileFailed" && message.contains(machines)).then_some(())
     })
     .await;
@@ -360,7 +360,7 @@ async fn a_paused_cluster_is_left_alone(site: Site) {
     // RS-05, ST-04
     let (manager, _wire) = rolled_out(&site).await;
     site.merge(CORE, "Cluster", "demo", json!({"spec": {"paused": true}})).await;
-    site.until("the condition tells", || async { (site.told("demo").await.0 == "Paused").then_some(()) }).await;
+    site.until("the condition tells", || async { (site.reported("demo").await.0 == "Paused").then_some(()) }).await;
     let before = written(&site, &manager).await;
     site.change("demo", |topology| topology["workers"]["machineDeployments"][0]["replicas"] = json!(7)).await;
     site.until_quiet(&manager, "demo").await;

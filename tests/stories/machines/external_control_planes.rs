@@ -74,8 +74,8 @@ impl Scene {
     #[track_caller]
     fn until_probe(&self, status: &str, message: &str) {
         self.server.until(&format!("the connection: {status} {message}"), || {
-            let (is, says) = self.probe();
-            is == status && says.contains(message)
+            let (is, reported) = self.probe();
+            is == status && reported.contains(message)
         });
     }
 }

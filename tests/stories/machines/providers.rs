@@ -234,7 +234,7 @@ fn the_embedded_provider_breaks_no_rule_while_a_cluster_comes_and_goes() {
 }
 
 #[test]
-fn a_provider_that_breaks_rules_is_told_which() {
+fn the_rules_that_a_provider_breaks_are_reported() {
     let server = TestServer::start(&["--external-kinds", "VSphereMachine"]);
     let deployments = json!([{"class": "vsphere", "name": "v", "replicas": 1}]);
     server.kubectl.give(&hybrid(&deployments), &["create"]);

@@ -166,9 +166,9 @@ fn one_extension_for_both_versions() {
     let moved = class_in(&site, NEW, "lab");
     // Too early: the extension does not know the new version, and says so. The plan shows it, and nothing is replaced.
     let (code, early) = planned(&site, &moved);
-    let is_said =
+    let is_reported =
         early["clusters"][0]["errors"][0].as_str().is_some_and(|error| error.ends_with("v1beta1 is not known"));
-    assert!(code == 1 && is_said, "{code} {early:#}");
+    assert!(code == 1 && is_reported, "{code} {early:#}");
     site.lab.on("GeneratePatches", "generate", knowing(&[OLD, NEW], "ignition"));
     replaces_nothing(&site, &moved);
     assert_eq!(parts(&site), before, "the extension alone changes nothing");

@@ -47,8 +47,8 @@ fn an_extension_config_that_cannot_be_used_is_denied() {
     let denied = |change: &dyn Fn(&mut Value), words: &str| {
         let mut config = site.lab.config("lab", &json!({}));
         change(&mut config);
-        let said = site.server.kubectl.try_give(&config, &["create"]).err;
-        assert!(said.contains(words), "{words}: {said}");
+        let reported = site.server.kubectl.try_give(&config, &["create"]).err;
+        assert!(reported.contains(words), "{words}: {reported}");
     };
     denied(
         &|config| config["metadata"]["name"] = json!("a.b"),
@@ -66,8 +66,8 @@ fn an_extension_config_that_cannot_be_used_is_denied() {
         "\"c.d\" is invalid",
     );
     let off = crate::machines::server::TestServer::start(&["--feature-gates=RuntimeSDK=false"]);
-    let said = off.kubectl.try_give(&site.lab.config("lab", &json!({})), &["create"]).err;
-    assert!(said.contains("the feature gate RuntimeSDK is off"), "{said}");
+    let reported = off.kubectl.try_give(&site.lab.config("lab", &json!({})), &["create"]).err;
+    assert!(reported.contains("the feature gate RuntimeSDK is off"), "{reported}");
 }
 
 #[test]
@@ -289,8 +289,8 @@ fn a_handler_is_not_called_for_other_namespaces() {
     patches.last_mut().unwrap()["external"]["discoverVariablesExtension"] = json!("discover.lab");
     site.server.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
     site.server.until("the variables are not discovered", || {
-        let said = message(&site.class(), "VariablesReady");
-        said.contains(&format!("\"discover.lab\" is not called for default/swift: {words}"))
+        let reported = message(&site.class(), "VariablesReady");
+        reported.contains(&format!("\"discover.lab\" is not called for default/swift: {words}"))
     });
     assert_eq!((site.lab.count("generate"), site.lab.count("discover")), (0, 0));
     site.server.kubectl.out(&["label", "namespace/default", "env=prod"]);

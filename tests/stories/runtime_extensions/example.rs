@@ -93,13 +93,13 @@ fn the_example_patches_defines_refuses_and_holds() {
     let templates = server.list("embeddedconfigtemplates");
     let files = &templates.iter().find(made).unwrap()["spec"]["template"]["spec"]["files"];
     assert!(files.to_string().contains("ubuntu-24.04"), "{files}");
-    let says = |words: &str| super::message(&read("cluster/demo"), "TopologyReconciled").contains(words);
+    let reports = |words: &str| super::message(&read("cluster/demo"), "TopologyReconciled").contains(words);
     server.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-18.04"}]}));
-    server.until("the image is refused", || says("ubuntu-18.04 has no updates any more"));
+    server.until("the image is refused", || reports("ubuntu-18.04 has no updates any more"));
     server.edit_topology(&json!({"variables": [{"name": "machineImage", "value": "ubuntu-24.04"}]}));
     server.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade=a freeze"]);
     server.edit_topology(&json!({"version": "v1.33.0"}));
-    server.until("the upgrade is held", || says("BeforeClusterUpgrade: a freeze"));
+    server.until("the upgrade is held", || reports("BeforeClusterUpgrade: a freeze"));
     server.kubectl.out(&["annotate", "cluster/demo", "extension.example.com/hold-upgrade-"]);
     server.wait("machinedeployments --all", "jsonpath={.spec.template.spec.version}=v1.33.0");
 }

@@ -180,12 +180,12 @@ fn an_extension_in_go_answers_every_hook() {
     demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
     demo["metadata"]["annotations"] = json!({"go.example.com/hold-beforeclustercreate": ""});
     server.kubectl.give(&demo, &["create"]);
-    let says = |words: &str| {
+    let reports = |words: &str| {
         let text = server.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
         let cluster: Value = serde_json::from_str(&text).unwrap();
         super::message(&cluster, "TopologyReconciled").contains(words)
     };
-    server.until("the creation is held", || says("BeforeClusterCreate: the annotation holds demo"));
+    server.until("the creation is held", || reports("BeforeClusterCreate: the annotation holds demo"));
     server.kubectl.out(&["annotate", "cluster/demo", "go.example.com/hold-beforeclustercreate-"]);
     server.wait("cluster/demo", "condition=Available");
     let labels = &server.list("embeddedclusters")[0]["metadata"]["labels"];
@@ -196,7 +196,7 @@ fn an_extension_in_go_answers_every_hook() {
     server.edit_topology(
         &json!({"variables": [{"name": "format", "value": "ignition"}, {"name": "refuse", "value": "yes"}]}),
     );
-    server.until("the validation refuses", || says("the variable refuse says so"));
+    server.until("the validation refuses", || reports("the variable refuse says so"));
     server.edit_topology(&json!({"variables": [{"name": "format", "value": "ignition"}], "version": "v1.33.0"}));
     server.until("the upgrade is over", || extension.has_called("AfterClusterUpgrade"));
     server.until("nothing is held", || {

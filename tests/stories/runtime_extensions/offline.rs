@@ -135,7 +135,7 @@ fn discovered_variables_are_defaulted_validated_and_patched() {
 }
 
 #[test]
-fn definitions_that_conflict_are_told() {
+fn definitions_that_conflict_are_reported() {
     // RH-17.5
     let lab = formatting();
     let folder = Folder::with(&[("remote", formats())], |object| {
@@ -356,11 +356,11 @@ fn variables_that_no_class_can_use_are_errors() {
     folder.trust(&lab.ca);
     let url = format!("lab={}", lab.url());
     let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
-    let said = "VariableDiscovery failed: patch \"remote\": the variables of \"variables.lab\" are invalid: ";
+    let message = "VariableDiscovery failed: patch \"remote\": the variables of \"variables.lab\" are invalid: ";
     for arguments in [&["validate", "bundle.json"][..], &["render", "bundle.json"]] {
         let (code, out, err) = folder.run(&[arguments, &flags].concat());
         assert_eq!(code, 1, "{arguments:?} {out}{err}");
-        assert!(err.contains(said) && err.contains("bogus"), "{arguments:?} {out}{err}");
+        assert!(err.contains(message) && err.contains("bogus"), "{arguments:?} {out}{err}");
     }
     let (_, out, _) =
         folder.run(&[&["plan", "--from", "bundle.json", "--to", "bundle.json", "-o", "json"][..], &flags].concat());

@@ -27,7 +27,7 @@ fn demo() -> Value {
 }
 
 #[test]
-fn patches_reach_the_objects_and_are_asked_for_once() {
+fn patches_reach_the_objects_and_are_requested_once() {
     // RH-3.5, RH-8.1, RH-12.6, RH-23.5, PE-23, PE-29
     let site = patching();
     site.server.run_cluster(&demo());

@@ -83,9 +83,9 @@ fn clusters_that_new_definitions_break_are_counted_and_named() {
             .collect()
     };
     site.server.until("the class has an event", || !broken().is_empty());
-    let said = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of \
+    let reported = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of \
         them: spec.topology.variables[format].value: supported values: \"cloud-config\"";
-    assert_eq!(broken(), [said]);
+    assert_eq!(broken(), [reported]);
     assert_eq!(site.server.topologist.metric("topologist_broken_by_discovery_total"), Some(1.0));
 }
 
@@ -138,8 +138,8 @@ fn variables_that_are_invalid_or_not_to_be_had_leave_the_old_ones() {
         site.lab.on("DiscoverVariables", "discover", move |_| reply.clone());
         site.server.merge("extensionconfig/lab", &json!({"spec": {"settings": {"round": round.to_string()}}}));
         site.server.until(words, || {
-            let said = message(&site.class(), "VariablesReady");
-            said.starts_with("VariableDiscovery failed: patch \"remote\": ") && said.contains(words)
+            let reported = message(&site.class(), "VariablesReady");
+            reported.starts_with("VariableDiscovery failed: patch \"remote\": ") && reported.contains(words)
         });
         assert_eq!(site.class()["status"]["variables"], before, "{words}");
     }

@@ -44,7 +44,7 @@ fn a_kubeadm_control_plane_lets_its_machines_go() {
 }
 
 #[test]
-fn a_hook_of_another_controller_holds_and_the_reason_says_who_removes_it() {
+fn a_hook_of_another_controller_holds_and_the_reason_names_who_removes_it() {
     for (hook, value, who) in [
         ("pre-drain.delete.hook.machine.cluster.x-k8s.io/backup", "backup-operator", "\"backup-operator\" has"),
         ("pre-terminate.delete.hook.machine.cluster.x-k8s.io/volumes", "", "the controller that has set it has"),

@@ -234,7 +234,8 @@ const LISTING: [(&str, &str, &str); 9] = [
 impl Operations<'_> {
     fn path(&self, parameters: &[&str], operations: &[&str]) -> Value {
         let namespace = self.resource.is_namespaced.then_some("namespace").into_iter();
-        let in_path = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}});
+        let schema = || json!({"type": "string", "uniqueItems": true});
+        let in_path = |name: &str| json!({"name": name, "in": "path", "required": true, "schema": schema()});
         let is_list_of_all = parameters.is_empty() && operations.len() == 1;
         let namespace = namespace.filter(|_| !is_list_of_all);
         let parameters: Vec<Value> = parameters.iter().copied().chain(namespace).map(in_path).collect();

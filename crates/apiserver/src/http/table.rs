@@ -280,7 +280,8 @@ mod tests {
                 column("Broken", "string", 0, ".spec..x"),
             ],
         );
-        let object = |spec: Value, status: Value| json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": spec, "status": status});
+        let metadata = json!({"name": "a", "resourceVersion": "7"});
+        let object = |spec: Value, status: Value| json!({"metadata": metadata, "spec": spec, "status": status});
         let whole = object(
             json!({"replicas": 3, "names": ["x", 1], "share": 0.5, "paused": false}),
             json!({"conditions": [{"type": "Ready", "status": "True"}], "since": "2030-01-01T00:04:30.5Z"}),

@@ -1,5 +1,6 @@
 //! The lists of variable values of a Cluster.
 
+use super::workers::worker_sets;
 use model::hub::{Topology, VariableOverrides, VariableValue, paths};
 use model::variables::SettleMode;
 use schema::field::Path;
@@ -29,22 +30,9 @@ pub(super) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
         || Path::new(paths::cluster::TOPOLOGY_CONTROL_PLANE),
         || "/spec/topology/controlPlane".to_owned(),
     );
-    let workers = &topology.workers;
-    let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
-        overrides(
-            &worker.variables,
-            || Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&worker.name),
-            || format!("/spec/topology/workers/machineDeployments/{i}"),
-        )
-    });
-    let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
-        overrides(
-            &worker.variables,
-            || Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(&worker.name),
-            || format!("/spec/topology/workers/machinePools/{i}"),
-        )
-    });
-    [whole].into_iter().chain(control_plane).chain(deployments).chain(pools)
+    let sets = worker_sets(&topology.workers);
+    let sets = sets.filter_map(|set| overrides(set.variables, || set.path(), || set.pointer()));
+    [whole].into_iter().chain(control_plane).chain(sets)
 }
 
 /// The overrides of the part at `path` and `pointer`, if any.

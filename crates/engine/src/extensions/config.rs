@@ -243,11 +243,20 @@ fn service_address(service: &ServiceReference, found: &mut Findings) -> Option<(
     }
     let port = service.port.unwrap_or(SERVICE_PORT);
     let number = u16::try_from(port).ok().filter(|port| *port > 0);
-    if !service.path.is_empty() && !service.path.starts_with('/') {
-        found.invalid(at("path"), &*service.path, "must begin with /");
-    } else if let Err(error) = BaseUrl::parse(&format!("https://service{}", service.path)) {
-        found.invalid(at("path"), &*service.path, error.to_string());
-    }
+    // The path is checked in any case.
+    let authority = match number {
+        Some(number) if found.error_count() == before => {
+            format!("{}.{}.svc:{number}", service.name, service.namespace)
+        }
+        _ => "service".to_owned(),
+    };
+    let address = match &*service.path {
+        path if path.is_empty() || path.starts_with('/') => {
+            BaseUrl::parse(&format!("https://{authority}{path}")).map_err(|error| error.to_string())
+        }
+        _ => Err("must begin with /".to_owned()),
+    };
+    let address = address.map_err(|fault| found.invalid(at("path"), &*service.path, fault));
     let Some(number) = number else {
         found.invalid(at("port"), port, "must be between 1 and 65535");
         return None;
@@ -255,9 +264,6 @@ fn service_address(service: &ServiceReference, found: &mut Findings) -> Option<(
     if found.error_count() > before {
         return None;
     }
-    let url = format!("https://{}.{}.svc:{number}{}", service.name, service.namespace, service.path);
-    let address =
-        BaseUrl::parse(&url).inspect_err(|error| found.invalid(at("path"), &*service.path, error.to_string()));
     let service = ObjectKey::new(&*service.namespace, &*service.name);
     Some((address.ok()?, ServicePort { service, port: number }))
 }
@@ -427,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_may_have_handlers_of_a_hook_until_it_has_said_otherwise() {
+    fn an_extension_may_have_handlers_of_a_hook_until_discovery_lists_none() {
         // DEC-56
         let of_hook = |hook: &str| json!({"name": "a", "requestHook": {"apiVersion": "v", "hook": hook}});
         let discovered = |status: &str| json!([{"type": "Discovered", "status": status}]);

@@ -99,7 +99,7 @@ fn with_file(scene: &Scene) -> Scene {
 }
 
 #[test]
-fn machines_that_an_extension_may_update_in_place_are_counted_and_the_warning_says_so() {
+fn machines_that_an_extension_may_update_in_place_are_counted_and_the_warning_names_them() {
     // DEC-42, RH-1.2
     let edit = class_edit(&sized(), &with_file(&sized()));
     let case = case(&sized(), &edit).unwrap().with_updater(Some("lab".to_owned()));
@@ -137,7 +137,7 @@ fn an_edit_of_a_class_counts_the_machines_of_all_its_clusters() {
 }
 
 #[test]
-fn an_upgrade_plan_that_is_not_asked_for_breaks_no_topology() {
+fn an_upgrade_plan_that_is_not_requested_breaks_no_topology() {
     // UP-15, DEC-53
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.lab"}});
     let stored = sized().at("ClusterClass", "/spec/upgrade", upgrade);
@@ -469,7 +469,7 @@ fn planned(before: &Scene, after: &Scene) -> MachineCounts {
 }
 
 #[test]
-fn an_impact_is_what_a_plan_says() {
+fn an_impact_has_the_numbers_of_a_plan() {
     // A change of each kind, alone and together with the others.
     type Flavour = (&'static str, fn(Scene) -> Scene);
     let flavours: [Flavour; 5] = [

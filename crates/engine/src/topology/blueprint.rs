@@ -8,7 +8,7 @@ use super::{Failure, Interrupted};
 use golang::json::{List, RawJson};
 use model::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue, paths};
 use model::hub::{MachineDeploymentClass, MachinePoolClass, Object};
-use model::variables::{self, CompiledVariables, SettleMode, ValueBudget, ValueChange};
+use model::variables::{self, CompiledVariables, SettleMode, ValueBudget, ValueChange, ValueList};
 use model::world::{Class, Found, World};
 use schema::field::{Findings, Path};
 
@@ -186,7 +186,7 @@ fn settle(
     if mode == SettleMode::ExistingOnly && values.is_empty() {
         return;
     }
-    let changes = variables::settle(values, &[], path, variables, mode, budget, found);
+    let changes = variables::settle(ValueList { values, old: &[], path }, variables, mode, budget, found);
     if changes.is_empty() {
         return;
     }

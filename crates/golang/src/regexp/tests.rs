@@ -255,7 +255,7 @@ fn no_input_panics_or_takes_long() {
 }
 
 #[test]
-fn a_search_says_how_many_steps_it_takes_at_most() {
+fn a_search_reports_its_maximum_number_of_steps() {
     // DEC-44: where the automata give up, each byte visits each state.
     let steps = |pattern: &str| Regex::new(pattern).unwrap().steps(&"a".repeat(100)) / 100;
     assert!(steps("^[a-z]+$") < 20 && (1000..5000).contains(&steps("^.{1,253}$")));

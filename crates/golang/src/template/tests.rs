@@ -130,7 +130,7 @@ fn functions_that_are_not_deterministic_parse_and_fail_when_rendered() {
 }
 
 #[test]
-fn errors_tell_line_and_column() {
+fn errors_have_line_and_column() {
     let parse = |text: &str| Template::parse("patch", text, Functions::Sprig).unwrap_err().to_string();
     assert_eq!(parse("a\n  {{ nosuch 1 }}"), "template: patch:2:5: function \"nosuch\" not defined");
     assert_eq!(parse("{{ $x }}"), "template: patch:1:3: undefined variable \"$x\"");

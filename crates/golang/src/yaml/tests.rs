@@ -201,7 +201,7 @@ fn json_texts_are_documents_too() {
 }
 
 #[test]
-fn a_broken_document_says_where_and_spares_the_others() {
+fn a_broken_document_is_reported_with_its_place_and_spares_the_others() {
     let read = documents("a: 1\n---\nb:\n  - c\n d: 2\n---\ne: 3\n---\n\nf: .inf\n");
     let lines: Vec<usize> = read.iter().filter_map(|read| read.as_ref().err()).map(|error| error.line).collect();
     assert_eq!((lines, read.len()), (vec![5, 10], 4));

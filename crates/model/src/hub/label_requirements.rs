@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_one_value_where_equality_says_so() {
+    fn a_label_has_one_value_where_equality_requires_it() {
         for (text, want) in [
             ("a=1", Some("1")),
             ("b,a==1", Some("1")),

@@ -22,6 +22,17 @@ pub enum SettleMode {
     ExistingOnly,
 }
 
+/// One list of values of a Cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueList<'a> {
+    pub values: &'a [VariableValue],
+    /// The stored values of this list, which transition rules compare with (CL-D-008). They do not run for values that
+    /// are missing here.
+    pub old: &'a [VariableValue],
+    /// The path of the list in errors.
+    pub path: &'a Path,
+}
+
 /// Budget for all values of one object (DEC-44).
 #[derive(Debug)]
 pub struct ValueBudget {
@@ -136,19 +147,17 @@ struct Added<'a> {
     addition: &'a DefaultValue,
 }
 
-/// Defaults and validates the list at `path`, and returns its changes. With any error the list stays unchanged.
-/// Transition rules compare with `old`, the stored values of this list (CL-D-008); without it they do not run.
+/// Defaults and validates a list, and returns its changes. With any error the list stays unchanged.
 ///
 /// Errors of both steps are reported once (VAR-V-005). Admission and rollouts share this function (BP-04 to BP-06).
 pub fn settle(
-    values: &[VariableValue],
-    old: &[VariableValue],
-    path: &Path,
+    list: ValueList<'_>,
     variables: &CompiledVariables,
     mode: SettleMode,
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<ValueChange> {
+    let ValueList { values, old, path } = list;
     let before = found.error_count();
     let Some(given) = unique_names(values, path, variables, found) else { return Vec::new() };
     if !definitions_are_settled(variables, path, found) {

@@ -357,7 +357,7 @@ mod tests {
     use super::StringFormat;
 
     #[test]
-    fn texts_are_told_apart_by_format() {
+    fn texts_are_distinguished_by_format() {
         // VAR-V-024
         for (name, good, bad) in [
             ("bsonobjectid", &["507f1f77bcf86cd799439011"][..], &["507f", "zz7f1f77bcf86cd799439011"][..]),

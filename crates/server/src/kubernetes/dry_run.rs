@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_server_refuses_or_keeps_to_itself_is_told_with_the_object() {
+    async fn what_a_server_refuses_or_keeps_to_itself_is_reported_with_the_object() {
         // SSA-09, SSA-10, RS-36
         let script = Script::default();
         let dry_runs = dry_runs(&script);

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_read_in_the_version_that_was_asked_for() {
+    async fn an_object_is_read_in_the_requested_version() {
         let script = Script::default();
         let metadata = json!({"name": "cp", "namespace": "ns", "managedFields": [{"manager": "m"}]});
         for _ in 0..2 {

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_becomes_known_is_told() {
+    async fn a_kind_that_becomes_known_is_reported() {
         // DEC-100
         let script = Script::default();
         script.get(THINGS, &[], ScriptedAnswer::error(503, "Unavailable"));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_definition_is_asked_for_once_a_minute_and_outlives_a_server_that_fails() {
+    async fn a_definition_is_requested_once_a_minute_and_outlives_a_server_that_fails() {
         let script = Script::default();
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta2": "v1beta1_v1beta2"})));
         let versions = ApiVersions::for_cluster(script.client());

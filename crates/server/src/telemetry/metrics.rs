@@ -209,16 +209,16 @@ fn registered_in(mut registry: Registry) -> Metrics {
     let mut new = MetricRegistrar(registry.sub_registry_with_prefix("topologist"));
     Metrics {
         admission_requests: new.metric("admission_requests", "Reviews answered"),
-        would_be_denials: new.metric(
-            "admission_would_be_denials",
-            "Reviews that were allowed because denials are only warned about",
+        would_be_denials: new
+            .metric("admission_would_be_denials", "Reviews that were allowed because denials are only warned about"),
+        admission_duration: new.timed(
+            "admission_duration",
+            "Time from the last byte of a review to its answer",
+            review_buckets(),
         ),
-        admission_duration: new.timed("admission_duration", "Time from the last byte of a review to its answer", review_buckets()),
         rule_rejections: new.metric("rule_rejections", "Errors found, by rule"),
-        announced_machines: new.metric(
-            "announced_machines",
-            "Machines that allowed edits replace or remove, dry runs left out",
-        ),
+        announced_machines: new
+            .metric("announced_machines", "Machines that allowed edits replace or remove, dry runs left out"),
         impacts: new.metric("impacts", "Edits whose effect on machines was counted, by how that ended"),
         // From 1 ms to 8 s.
         impact_duration: new.timed(
@@ -245,7 +245,8 @@ fn registered_in(mut registry: Registry) -> Metrics {
         unreadable_objects: new.metric("unreadable_objects", "Watched objects that could not be decoded"),
         cache_unreadable_objects: new.metric("cache_unreadable_objects", "Stored objects that cannot be read now"),
         watch_errors: new.metric("watch_errors", "Errors of watches, each followed by a retry"),
-        watch_version: new.metric("watch_resource_version", "Newest resourceVersion that a watch of the kind has shown"),
+        watch_version: new
+            .metric("watch_resource_version", "Newest resourceVersion that a watch of the kind has shown"),
         handshake_failures: new.metric("tls_handshake_failures", "TLS handshakes that failed"),
         tls_reloads: new.metric("tls_reloads", "Reloads of changed certificates, by result"),
         tls_certificate_expiry: new.timed(
@@ -257,10 +258,8 @@ fn registered_in(mut registry: Registry) -> Metrics {
         closed_early: new.metric("connections_closed_early", "Connections closed to make room for others"),
         in_flight: new.metric("admission_requests_in_flight", "Reviews that are being answered"),
         leader: new.metric("leader", "Whether this process holds the lease and reconciles: 0 or 1"),
-        lease_transitions: new.metric(
-            "lease_transitions",
-            "Times that this process acquired, lost or released the lease",
-        ),
+        lease_transitions: new
+            .metric("lease_transitions", "Times that this process acquired, lost or released the lease"),
         reconciles: new.metric("reconciles", "Controller runs, by result"),
         // From 100 µs to 52 s.
         reconcile_duration: new.timed(
@@ -274,15 +273,17 @@ fn registered_in(mut registry: Registry) -> Metrics {
         waiting: new.metric("admission_requests_waiting", "Reviews in the queue"),
         certificate_actions: new.metric("certificate_actions", "Writes of the leader that manages certificates"),
         missing_registrations: new.metric("missing_registrations", "Objects that should call topologist and do not"),
-        bundle_disputes: new.metric("bundle_disputes", "CA bundles that another writer replaced and that were written again"),
+        bundle_disputes: new
+            .metric("bundle_disputes", "CA bundles that another writer replaced and that were written again"),
         live_reads: new.metric(
             "live_reads",
-            "Requests of reviews that the caches could not answer: objects, lists, definitions, Nodes of workload clusters",
+            "Requests of reviews that the caches could not answer: objects, lists, definitions, Nodes of workload \
+             clusters",
         ),
         stale_cache_skips: new.metric(
             "stale_cache_skips",
-            "Runs for a Cluster that were postponed until a watch shows the last writes, by the kind that it lags behind \
-             on",
+            "Runs for a Cluster that were postponed until a watch shows the last writes, by the kind that it lags \
+             behind on",
         ),
         ssa_cache_hits: new.metric(
             "ssa_cache_hits",
@@ -290,10 +291,8 @@ fn registered_in(mut registry: Registry) -> Metrics {
         ),
         ssa_cache_misses: new.metric("ssa_cache_misses", "Comparisons for which the API server was asked for dry runs"),
         rotations_held: new.metric("rotations_held", "Templates that were replaced again and again, and are no longer"),
-        broken_by_discovery: new.metric(
-            "broken_by_discovery",
-            "Clusters that do not fit variables which Runtime Extensions define anew",
-        ),
+        broken_by_discovery: new
+            .metric("broken_by_discovery", "Clusters that do not fit variables which Runtime Extensions define anew"),
         extension_requests: new.metric("extension_requests", "Requests to Runtime Extensions, by hook"),
         // From 1 ms to 33 s: no call takes longer than 30 s.
         extension_duration: new.timed(

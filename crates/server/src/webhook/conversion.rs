@@ -256,8 +256,8 @@ impl Converter {
 #[derive(Debug, thiserror::Error)]
 enum ConversionFailure {
     #[error(
-        "nothing is converted to {desired:?}; versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 \
-         and v1beta1, and those of {} v1alpha1 and v1beta2",
+        "nothing is converted to {desired:?}; versions of {GROUP} are v1beta1 and v1beta2, those of the embedded \
+         provider v1alpha1 and v1beta1, and those of {} v1alpha1 and v1beta2",
         extension_config::GROUP
     )]
     UnknownVersion { desired: String },

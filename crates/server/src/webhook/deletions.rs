@@ -44,8 +44,8 @@ impl DeletionDenial {
                 "Forbidden",
                 "forbidden",
                 format!(
-                    "the Cluster {cluster} is being deleted, and its hooks BeforeClusterDelete have not passed: they come before the \
-                 deletion of its objects; try again"
+                    "the Cluster {cluster} is being deleted, and its hooks BeforeClusterDelete have not passed: they \
+                     come before the deletion of its objects; try again"
                 ),
             ),
             DeletionDenial::Unknown(reason) => (500, "InternalError", "unknown", reason.clone()),

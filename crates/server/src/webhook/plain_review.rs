@@ -1,4 +1,5 @@
-//! The frame of reviews that are answered without the admission rules: of templates, of deletions, and of ExtensionConfigs.
+//! The frame of reviews that are answered without the admission rules: of templates, of deletions, and of
+//! ExtensionConfigs.
 
 use std::sync::Arc;
 

@@ -252,8 +252,8 @@ impl ReviewHandler {
         }
     }
 
-    /// Evaluates a review until no fact is missing. Its objects are decoded in the first round: a review that waits takes
-    /// only the memory of its text.
+    /// Evaluates a review until no fact is missing. Its objects are decoded in the first round: a review that waits
+    /// takes only the memory of its text.
     async fn evaluate(
         &self,
         pending: PendingReview,
@@ -284,7 +284,8 @@ impl ReviewHandler {
         }
     }
 
-    /// Evaluates the question with the known facts: on the async thread if that is quick, otherwise on a blocking thread.
+    /// Evaluates the question with the known facts: on the async thread if that is quick, otherwise on a blocking
+    /// thread.
     async fn evaluate_once<'a>(
         &self,
         mut world: World,
@@ -318,8 +319,8 @@ impl ReviewHandler {
         }
     }
 
-    /// Runs work on a blocking thread when it gets a permit. The work is stopped after [`TURN_TIME`], at the deadline, and
-    /// when the client has disconnected.
+    /// Runs work on a blocking thread when it gets a permit. The work is stopped after [`TURN_TIME`], at the deadline,
+    /// and when the client has disconnected.
     async fn run_blocking<T: Send + 'static>(
         &self,
         ReviewContext { owner, deadline, .. }: ReviewContext<'_>,
@@ -330,7 +331,8 @@ impl ReviewHandler {
         let (until, is_disconnected) = (deadline.min(Instant::now() + TURN_TIME).into_std(), disconnected.0.clone());
         let stop = Stop::when(move || is_disconnected.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
         let work = tokio::task::spawn_blocking(move || {
-            // Work can only stop between its parts. It keeps its permit until then, also if the client has disconnected.
+            // Work can only stop between its parts. It keeps its permit until then, also if the client has
+            // disconnected.
             let _permit = permit;
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });

@@ -238,7 +238,8 @@ impl ServerContext {
                 debug!(%error, "TLS handshake failed");
                 let reason = fault(&error);
                 if CALLER_FAULTS.contains(&reason) && self.warned.is_due(place.peer(), Instant::now()) {
-                    warn!(peer = %place.peer(), reason, %error, "Rejected a connection without a valid client certificate");
+                    let peer = place.peer();
+                    warn!(%peer, reason, %error, "Rejected a connection without a valid client certificate");
                 }
                 self.count(reason);
             }

@@ -107,8 +107,8 @@ impl TemplateGuard {
         let classes: Vec<String> = classes.iter().map(ToString::to_string).collect();
         let (class, allow) = (a_few(&classes, NAMED), annotation::DELETE_TEMPLATE_IN_USE);
         Some(format!(
-            "{kind} {key} cannot be deleted because it is used by ClusterClass {class}; to delete it anyway, set the annotation \
-             {allow} on it"
+            "{kind} {key} cannot be deleted because it is used by ClusterClass {class}; to delete it anyway, set the \
+             annotation {allow} on it"
         ))
     }
 

@@ -398,7 +398,7 @@ fn replicas_that_are_not_set_are_those_of_admission() {
 }
 
 #[test]
-fn a_number_that_an_autoscaler_sets_is_not_known_and_the_plan_says_so() {
+fn a_number_that_an_autoscaler_sets_is_not_known_and_the_plan_reports_it() {
     // ROLL-13
     let bound = |name: &str| format!("cluster.x-k8s.io/cluster-api-autoscaler-node-group-{name}-size");
     let worker = json!({

@@ -39,7 +39,7 @@ struct Place {
 
 impl Place {
     /// Whether a plan can know what happens here.
-    fn is_told_by(&self, plan: &str) -> bool {
+    fn is_known_to(&self, plan: &str) -> bool {
         let shows_owners = ![FILES, HIDDEN].contains(&plan);
         // What others share or have taken is in the record of owners alone (docs/plan.md, "Beside existing objects").
         shows_owners || !self.is_ambiguous && !self.flavour.shares
@@ -257,7 +257,7 @@ impl Fleet {
             let reported: BTreeSet<&String> = self
                 .places
                 .iter()
-                .filter(|(_, place)| place.is_told_by(name))
+                .filter(|(_, place)| place.is_known_to(name))
                 .map(|(namespace, _)| namespace)
                 .collect();
             for (namespace, want) in happened.iter().filter(|(namespace, _)| reported.contains(namespace)) {

@@ -13,7 +13,7 @@ use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use model::hub::{Cluster, Kind, Topology, paths};
-use model::variables::{self, CompiledVariables, ValueBudget, ValueChange};
+use model::variables::{self, CompiledVariables, ValueBudget, ValueChange, ValueList};
 use model::world::{Class, Found, World};
 use schema::field::{FieldError, Findings, Path};
 
@@ -233,7 +233,8 @@ fn settle_variables(
     let before: Vec<Values<'_>> = old.into_iter().flat_map(lists).collect();
     for list in lists(topology) {
         let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
-        let changes = variables::settle(list.values, old, &list.path, variables, list.mode, budget, found);
+        let values = ValueList { values: list.values, old, path: &list.path };
+        let changes = variables::settle(values, variables, list.mode, budget, found);
         found.run("CL-D-006", |_| patch.extend(operations(&list, changes)));
     }
     patch

@@ -13,7 +13,7 @@ use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
 use model::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation, paths};
-use model::variables::{self, CompiledVariables, ValueBudget};
+use model::variables::{self, CompiledVariables, ValueBudget, ValueList};
 use model::world::World;
 use schema::budget::Stop;
 use schema::field::{ErrorKind, ErrorValue, FieldError, Findings, Path, a_few};
@@ -219,7 +219,8 @@ fn judge(cluster: &Cluster, variables: &CompiledVariables, stop: &Stop) -> Vec<F
     let (mut found, mut budget) = (Findings::default(), ValueBudget::new(stop));
     for list in lists(&cluster.spec.topology) {
         // Transition rules are not evaluated: no value changes.
-        variables::settle(list.values, &[], &list.path, variables, list.mode, &mut budget, &mut found);
+        let values = ValueList { values: list.values, old: &[], path: &list.path };
+        variables::settle(values, variables, list.mode, &mut budget, &mut found);
     }
     found.into_parts().0
 }

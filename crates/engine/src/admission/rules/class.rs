@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::class_change::{ClassChange, control_plane_health_check, machine_deployment, machine_pool};
+use super::class_change::{ClassChange, control_plane_health_check, machine_deployment};
 use super::definitions::{
     rules_are_not_at_the_root_of_arrays, schemas_are_not_nullable, variable_definitions_are_usable,
 };
@@ -10,6 +10,7 @@ use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
+use crate::admission::workers::worker_classes;
 use crate::admission::{AdmissionOutcome, AdmissionSettings, ListedRule, Verdict};
 use golang::version::{BuildOrder, KubeVersion};
 use model::hub::{ClusterClass, Kind, paths};
@@ -331,11 +332,8 @@ fn machine_deployment_health_checks_are_usable(change: &ClassChange<'_>, found: 
 fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
     let (spec, settings) = (change.spec(), change.settings);
     shared::taints(&spec.control_plane.taints, &Path::new("spec.controlPlane.taints"), settings, found);
-    for class in &spec.workers.machine_deployments {
-        shared::taints(&class.taints, &machine_deployment(&class.class).child("taints"), settings, found);
-    }
-    for class in &spec.workers.machine_pools {
-        shared::taints(&class.taints, &machine_pool(&class.class).child("taints"), settings, found);
+    for class in worker_classes(&spec.workers) {
+        shared::taints(class.taints, &class.path().child("taints"), settings, found);
     }
 }
 
@@ -343,25 +341,18 @@ fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
 fn metadata_is_well_formed(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
     shared::metadata(&spec.control_plane.metadata, &Path::new("spec.controlPlane.metadata"), found);
-    for class in &spec.workers.machine_deployments {
-        shared::metadata(&class.metadata, &machine_deployment(&class.class).child("template.metadata"), found);
-    }
-    for class in &spec.workers.machine_pools {
-        shared::metadata(&class.metadata, &machine_pool(&class.class).child("template.metadata"), found);
+    for class in worker_classes(&spec.workers) {
+        shared::metadata(class.metadata, &class.path().child("template.metadata"), found);
     }
 }
 
 /// The sizes of an autoscaler at worker classes can be used (DEC-72).
 fn autoscaler_sizes_are_numbers(change: &ClassChange<'_>, found: &mut Findings) {
-    let (workers, old) = (&change.spec().workers, change.old.map(|old| &old.spec.workers));
-    let deployments = workers.machine_deployments.iter().map(|class| (&*class.class, &class.metadata));
-    let before = old.into_iter().flat_map(|old| old.machine_deployments.iter());
-    let before = before.map(|class| (&*class.class, &class.metadata));
-    shared::autoscaler_sizes(deployments, before, |name| machine_deployment(name).child("template.metadata"), found);
-    let pools = workers.machine_pools.iter().map(|class| (&*class.class, &class.metadata));
-    let before = old.into_iter().flat_map(|old| old.machine_pools.iter());
-    let before = before.map(|class| (&*class.class, &class.metadata));
-    shared::autoscaler_sizes(pools, before, |name| machine_pool(name).child("template.metadata"), found);
+    let old = change.old.map(|old| &old.spec.workers);
+    let before = old.into_iter().flat_map(worker_classes).map(|class| (class.key(), class.metadata));
+    let classes = worker_classes(&change.spec().workers);
+    let classes = classes.map(|class| (class.key(), class.metadata, move || class.path().child("template.metadata")));
+    shared::autoscaler_sizes(classes, before, found);
 }
 
 /// Listed versions can be read, rise, and leave out no minor version (CC-V-090).

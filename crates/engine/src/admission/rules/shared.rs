@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use crate::admission::AdmissionSettings;
+use crate::admission::workers::WorkerKey;
 use model::hub::contract::cloned_kind;
 use model::hub::naming::{decimal_integer, is_int_or_percentage, label_key_faults, label_value_faults};
 use model::hub::{
@@ -206,18 +207,17 @@ pub(super) fn whose(cluster: &Cluster) -> String {
 
 /// The sizes of an autoscaler that are no integers, or a maximum below the minimum (DEC-72).
 ///
-/// `workers` and `before` are the names and the metadata of worker sets or classes, now and before; `path` is that of
-/// the metadata. Sizes that are stored already are left alone, so that other fields can be changed.
+/// `workers` are the worker sets or classes, with their metadata and its path; `before` are those of the stored object.
+/// Sizes that are stored already are left alone, so that other fields can be changed.
 pub(super) fn autoscaler_sizes<'a>(
-    workers: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
-    before: impl Iterator<Item = (&'a str, &'a TopologyMetadata)>,
-    path: impl Fn(&str) -> Path,
+    workers: impl Iterator<Item = (WorkerKey<'a>, &'a TopologyMetadata, impl FnOnce() -> Path)>,
+    before: impl Iterator<Item = (WorkerKey<'a>, &'a TopologyMetadata)>,
     found: &mut Findings,
 ) {
     let before = LazyCell::new(|| before.collect::<BTreeMap<_, _>>());
-    for (name, metadata) in workers.filter(|(_, metadata)| is_autoscaled(metadata)) {
-        if before.get(name).is_none_or(|before| sizes(before) != sizes(metadata)) {
-            check_sizes(metadata, &path(name).child("annotations"), found);
+    for (key, metadata, path) in workers.filter(|(_, metadata, _)| is_autoscaled(metadata)) {
+        if before.get(&key).is_none_or(|before| sizes(before) != sizes(metadata)) {
+            check_sizes(metadata, &path().child("annotations"), found);
         }
     }
 }

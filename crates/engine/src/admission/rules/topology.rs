@@ -8,9 +8,10 @@ use super::{deprecation, generated_names, rebase, shared, version};
 use crate::admission::ListedRule;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
+use crate::admission::workers::{worker_classes, worker_sets};
 use golang::version::KubeVersion;
 use model::hub::naming::decimal_integer;
-use model::hub::{Cluster, Kind, ObjectKey, Topology, TopologyMetadata, VariableValue, annotation, paths};
+use model::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation, paths};
 use model::world::{Class, Found, is_settled};
 use schema::field::{Findings, Path, RuleId, a_few};
 
@@ -110,16 +111,11 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
 
 /// The sizes of an autoscaler at machine deployments and machine pools can be used (DEC-72).
 fn autoscaler_sizes_are_numbers(change: &TopologyChange<'_>, found: &mut Findings) {
-    let workers = &change.topology.workers;
     let old = change.old.and_then(Cluster::topology).map(|topology| &topology.workers);
-    let deployments = workers.machine_deployments.iter().map(|worker| (&*worker.name, &worker.metadata));
-    let before = old.into_iter().flat_map(|old| old.machine_deployments.iter());
-    let before = before.map(|worker| (&*worker.name, &worker.metadata));
-    shared::autoscaler_sizes(deployments, before, |name| machine_deployment(name).child("metadata"), found);
-    let pools = workers.machine_pools.iter().map(|worker| (&*worker.name, &worker.metadata));
-    let before = old.into_iter().flat_map(|old| old.machine_pools.iter());
-    let before = before.map(|worker| (&*worker.name, &worker.metadata));
-    shared::autoscaler_sizes(pools, before, |name| machine_pool(name).child("metadata"), found);
+    let before = old.into_iter().flat_map(worker_sets).map(|set| (set.key(), set.metadata));
+    let sets = worker_sets(&change.topology.workers);
+    let sets = sets.map(|set| (set.key(), set.metadata, move || set.path().child("metadata")));
+    shared::autoscaler_sizes(sets, before, found);
 }
 
 /// A new Cluster with a topology has no references to infrastructure and control plane, which the topology creates
@@ -193,11 +189,8 @@ fn version_is_semver(change: &TopologyChange<'_>, found: &mut Findings) {
 /// Labels and annotations of the control plane and of workers are well-formed (CL-V-030).
 fn metadata_is_well_formed(change: &TopologyChange<'_>, found: &mut Findings) {
     shared::metadata(&change.topology.control_plane.metadata, &control_plane().child("metadata"), found);
-    for deployment in &change.topology.workers.machine_deployments {
-        shared::metadata(&deployment.metadata, &machine_deployment(&deployment.name).child("metadata"), found);
-    }
-    for pool in &change.topology.workers.machine_pools {
-        shared::metadata(&pool.metadata, &machine_pool(&pool.name).child("metadata"), found);
+    for set in worker_sets(&change.topology.workers) {
+        shared::metadata(set.metadata, &set.path().child("metadata"), found);
     }
 }
 
@@ -213,11 +206,8 @@ fn rollouts_can_proceed(change: &TopologyChange<'_>, found: &mut Findings) {
 fn taints_may_be_set(change: &TopologyChange<'_>, found: &mut Findings) {
     let settings = change.settings;
     shared::taints(&change.topology.control_plane.taints, &control_plane().child("taints"), settings, found);
-    for deployment in &change.topology.workers.machine_deployments {
-        shared::taints(&deployment.taints, &machine_deployment(&deployment.name).child("taints"), settings, found);
-    }
-    for pool in &change.topology.workers.machine_pools {
-        shared::taints(&pool.taints, &machine_pool(&pool.name).child("taints"), settings, found);
+    for set in worker_sets(&change.topology.workers) {
+        shared::taints(set.taints, &set.path().child("taints"), settings, found);
     }
 }
 
@@ -319,37 +309,18 @@ fn machine_pools_have_a_class_and_a_name(change: &ClassifiedChange<'_>, found: &
 fn replicas_are_left_to_an_autoscaler(change: &ClassifiedChange<'_>, found: &mut Findings) {
     let ClassifiedChange { change, class, .. } = change;
     let Some(old) = change.old.and_then(Cluster::topology).map(|topology| &topology.workers) else { return };
-    let workers = &change.topology.workers;
-    for set in workers.machine_deployments.iter().filter(|set| set.replicas.is_none()) {
-        let before = old.machine_deployments.iter().find(|before| before.name == set.name);
-        let Some(class) = class.spec.machine_deployment_class(&set.class) else { continue };
-        let had = before.and_then(|before| before.replicas);
-        lost_replicas(had, [&set.metadata, &class.metadata], || machine_deployment(&set.name), found);
-    }
-    for set in workers.machine_pools.iter().filter(|set| set.replicas.is_none()) {
-        let before = old.machine_pools.iter().find(|before| before.name == set.name);
-        let Some(class) = class.spec.machine_pool_class(&set.class) else { continue };
-        let had = before.and_then(|before| before.replicas);
-        lost_replicas(had, [&set.metadata, &class.metadata], || machine_pool(&set.name), found);
-    }
-}
-
-/// A warning for a set that had replicas, with its metadata and that of its class.
-fn lost_replicas(
-    had: Option<i32>,
-    metadata: [&TopologyMetadata; 2],
-    path: impl FnOnce() -> Path,
-    found: &mut Findings,
-) {
-    if let Some(had) = had.filter(|had| *had != 1)
-        && !shared::has_both_sizes(metadata)
-    {
-        let [least, most] = shared::SIZES;
-        found.warn(format!(
-            "{}: without replicas the set gets 1 machine instead of {had}: keep replicas, or leave them to an \
-             autoscaler with the annotations {least} and {most}",
-            path()
-        ));
+    for set in worker_sets(&change.topology.workers).filter(|set| set.replicas.is_none()) {
+        let before = worker_sets(old).find(|before| before.key() == set.key());
+        let Some(had) = before.and_then(|before| before.replicas).filter(|had| *had != 1) else { continue };
+        let class = worker_classes(&class.spec.workers).find(|class| class.key() == (set.list, set.class));
+        if class.is_some_and(|class| !shared::has_both_sizes([set.metadata, class.metadata])) {
+            let [least, most] = shared::SIZES;
+            found.warn(format!(
+                "{}: without replicas the set gets 1 machine instead of {had}: keep replicas, or leave them to an \
+                 autoscaler with the annotations {least} and {most}",
+                set.path()
+            ));
+        }
     }
 }
 
@@ -434,8 +405,4 @@ fn control_plane() -> Path {
 
 fn machine_deployment(name: &str) -> Path {
     Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(name)
-}
-
-fn machine_pool(name: &str) -> Path {
-    Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(name)
 }

@@ -88,7 +88,7 @@ impl Site {
     }
 
     /// The paths of the requests since the last call, without those of watches that begin.
-    fn asked(&self) -> Vec<String> {
+    fn requested(&self) -> Vec<String> {
         self.server.take_requests().into_iter().map(|request| request.path).collect()
     }
 
@@ -136,7 +136,7 @@ async fn templates_of_classes_are_known_without_a_request() {
     assert_eq!(found, [Found::Yes(1), Found::Yes(1), Found::Absent], "the copy is named by mistake");
     assert_eq!([site.reads("template", "found"), site.reads("template", "absent")], [1, 1]);
 
-    site.asked();
+    site.requested();
     site.put_template("one", 2, &none);
     site.until("the new content is known", |site| site.size("one") == Found::Yes(2)).await;
     site.put_template("missing", 3, &none);
@@ -144,7 +144,7 @@ async fn templates_of_classes_are_known_without_a_request() {
     assert!(site.unreadable("next").contains("has not shown it yet"), "it may exist");
     site.put_template("next", 4, &none);
     site.until("an edited class may name a new template", |site| site.size("next") == Found::Yes(4)).await;
-    assert_eq!(site.asked(), [""; 0]);
+    assert_eq!(site.requested(), [""; 0]);
 
     site.server.delete(&path("missing"));
     site.until("it is gone", |site| site.size("missing") == Found::Absent).await;
@@ -155,7 +155,7 @@ async fn templates_of_classes_are_known_without_a_request() {
     site.server.take_requests();
     site.put_class("a", &["next", "copy"]);
     site.until("the copy is read again", |site| site.size("copy") == Found::Yes(5)).await;
-    assert_eq!(site.asked(), [path("copy")]);
+    assert_eq!(site.requested(), [path("copy")]);
     assert_eq!([site.size("one"), site.size("next")], [Found::Yes(2), Found::Yes(4)], "the edit may be taken back");
 
     site.put_class("a", &[]);

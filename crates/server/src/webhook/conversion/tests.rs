@@ -1,10 +1,9 @@
 use axum::body::Body;
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use serde_json::json;
-use tower::ServiceExt;
 
 use super::*;
+use crate::webhook::testing;
 use apiserver::{ApiOptions, Embedded};
 
 fn converter(limits: ConversionLimits) -> Arc<Converter> {
@@ -13,11 +12,7 @@ fn converter(limits: ConversionLimits) -> Arc<Converter> {
 }
 
 async fn post(converter: &Arc<Converter>, body: impl Into<Body>) -> (StatusCode, String) {
-    let request = HttpRequest::post(PATH).body(body.into()).unwrap();
-    let response = router(converter.clone()).oneshot(request).await.unwrap();
-    let code = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, String::from_utf8(body.to_vec()).unwrap())
+    testing::post(router(converter.clone()), PATH, body).await
 }
 
 fn review(desired: &str, objects: &[Value]) -> String {

@@ -6,7 +6,6 @@ use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use tower::ServiceExt;
 
 use super::*;
 
@@ -15,6 +14,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::webhook::review::ReviewHandler;
 use crate::webhook::routes::router;
 use crate::webhook::templates;
+use crate::webhook::testing::post_review;
 use apiserver::{self, Embedded};
 use engine::topology::testing::Scene;
 use model::hub::{ClusterClass, ObjectKey};
@@ -56,14 +56,12 @@ fn handler(scene: &Scene, limits: ReviewLimits) -> Arc<ReviewHandler> {
 
 async fn review(handler: &Arc<ReviewHandler>, path: &str, old: &Value, new: &Value) -> Value {
     let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
-    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+    let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+    let request = json!({
         "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]},
-        "namespace": "ns", "name": new["metadata"]["name"], "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": new, "oldObject": old,
-    }});
-    let request = http::Request::post(path).body(axum::body::Body::from(review.to_string())).unwrap();
-    let answer = router(handler.clone()).oneshot(request).await.unwrap();
-    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-    serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
+        "namespace": "ns", "name": new["metadata"]["name"], "operation": operation, "object": new, "oldObject": old,
+    });
+    post_review(router(handler.clone()), path, &request).await
 }
 
 async fn of_class(handler: &Arc<ReviewHandler>, before: &Scene, after: &Scene) -> Value {
@@ -159,8 +157,8 @@ async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
         }
     });
     let event = event.await.unwrap();
-    let told = (event.reason.as_deref(), event.type_.as_deref(), event.involved_object.name.as_deref());
-    assert_eq!(told, (Some("MachinesAffected"), Some("Normal"), Some("forge")));
+    let reported = (event.reason.as_deref(), event.type_.as_deref(), event.involved_object.name.as_deref());
+    assert_eq!(reported, (Some("MachinesAffected"), Some("Normal"), Some("forge")));
     let message = event.message.unwrap();
     assert!(message.starts_with("replaces 4 machines in 1 of 1 Cluster (class ns/forge); "), "{message}");
 }
@@ -425,9 +423,10 @@ async fn an_update_warns_of_refused_fields_besides_its_impact() {
     let after = before.clone().at("Cluster", "/spec/topology/workers/machineDeployments/0/replicas", json!(1));
     let [old, new] = [&before, &after].map(|scene| scene.document("Cluster").clone());
     let answer = review(&handler(&before, patient()), CLUSTER, &old, &new).await;
-    let said: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
-    assert!(said.contains(&"removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)"), "{said:?}");
-    assert!(answer["allowed"] == true && said.contains(&REFUSED), "{said:?}");
+    let warnings: Vec<&str> =
+        answer["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(warnings.contains(&"removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)"), "{warnings:?}");
+    assert!(answer["allowed"] == true && warnings.contains(&REFUSED), "{warnings:?}");
     let same = review(&handler(&before, patient()), CLUSTER, &old, &old).await;
     assert!(!same.to_string().contains("ForgeMachineTemplate"), "nothing is asked for: {same}");
 }

@@ -3,14 +3,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::*;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
 use crate::webhook::routes::router;
+use crate::webhook::testing::{self, post_review, review};
 use model::hub::{ClusterClass, ObjectKey};
 use model::world::{Facts, Found, Scope};
 
@@ -22,15 +21,7 @@ fn handler(limits: ReviewLimits) -> ReviewHandler {
 }
 
 async fn post(handler: ReviewHandler, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
-    let request = HttpRequest::post(path).body(body.into()).unwrap();
-    let response = router(Arc::new(handler)).oneshot(request).await.unwrap();
-    let code = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, String::from_utf8(body.to_vec()).unwrap())
-}
-
-fn review(request: Value) -> String {
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+    testing::post(router(Arc::new(handler)), path, body).await
 }
 
 fn create(object: Value) -> Value {
@@ -39,12 +30,10 @@ fn create(object: Value) -> Value {
 }
 
 async fn status(request: Value) -> Value {
-    let (code, body) = post(handler(ReviewLimits::default()), PATH, review(request)).await;
-    assert_eq!(code, StatusCode::OK);
-    let answer: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(answer["response"]["uid"], "u");
-    assert_eq!(answer["response"]["allowed"], false);
-    answer["response"]["status"].clone()
+    let response = post_review(router(Arc::new(handler(ReviewLimits::default()))), PATH, &request).await;
+    assert_eq!(response["uid"], "u");
+    assert_eq!(response["allowed"], false);
+    response["status"].clone()
 }
 
 #[tokio::test]
@@ -54,9 +43,9 @@ async fn what_is_no_review_gets_an_http_error() {
         ("{\"apiVersion\":".into(), 400, "EOF"),
         ("[]".into(), 400, "not an AdmissionReview"),
         ("{}".into(), 400, "admission.k8s.io/v1 is understood"),
-        (review(create(json!({}))).replace("admission.k8s.io/v1\"", "admission.k8s.io/v1beta1\""), 400, "v1beta1"),
-        (review(Value::Null), 400, "it has no request"),
-        (review(json!({"uid": "u"})), 400, "missing field"),
+        (review(&create(json!({}))).replace("admission.k8s.io/v1\"", "admission.k8s.io/v1beta1\""), 400, "v1beta1"),
+        (review(&Value::Null), 400, "it has no request"),
+        (review(&json!({"uid": "u"})), 400, "missing field"),
         ("x".repeat(8 * 1024 * 1024), 413, "larger than 7340032 bytes"),
     ] {
         let (got, text) = post(handler(ReviewLimits::default()), PATH, body).await;
@@ -91,7 +80,7 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
     update["operation"] = json!("UPDATE");
     update["oldObject"] = object("v1.30.0");
     let started = Instant::now();
-    let (_, body) = post(handler, &PATH.replace("1s", "3s"), review(update)).await;
+    let (_, body) = post(handler, &PATH.replace("1s", "3s"), review(&update)).await;
     assert_eq!(started.elapsed(), Duration::from_millis(2_400), "one round, half a second before the caller gives up");
     let answer: Value = serde_json::from_str(&body).unwrap();
     let cause = &answer["response"]["status"]["details"]["causes"][0];
@@ -130,12 +119,9 @@ async fn with_enforce_warn_denials_are_allowed_and_counted() {
     let metrics = handler.metrics.clone();
     let router = router(Arc::new(handler));
     for object in [json!({"metadata": {"name": "c"}}), json!({"spec": {"paused": "no"}})] {
-        let request = HttpRequest::post(PATH).body(Body::from(review(create(object)))).unwrap();
-        let response = router.clone().oneshot(request).await.unwrap();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let answer: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(answer["response"]["allowed"], true, "{answer}");
-        assert!(answer["response"]["warnings"][0].as_str().unwrap().starts_with("would be denied: "), "{answer}");
+        let response = post_review(router.clone(), PATH, &create(object)).await;
+        assert_eq!(response["allowed"], true, "{response}");
+        assert!(response["warnings"][0].as_str().unwrap().starts_with("would be denied: "), "{response}");
     }
     let text = metrics.render();
     for line in [
@@ -170,7 +156,7 @@ async fn objects_out_of_scope_are_allowed_without_decoding() {
         let (settings, limits, metrics) =
             (AdmissionSettings::default(), ReviewLimits::default(), Arc::new(Metrics::default()));
         let handler = ReviewHandler::new(Gatherer::new(cache), settings, limits, metrics);
-        let (_, body) = post(handler, PATH, review(request.clone())).await;
+        let (_, body) = post(handler, PATH, review(&request)).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(answer["response"]["allowed"], want, "{request}");
     }
@@ -203,7 +189,7 @@ async fn the_watch_filter_is_no_boundary_because_users_can_change_the_label() {
         let (settings, limits, metrics) =
             (AdmissionSettings::default(), ReviewLimits::default(), Arc::new(Metrics::default()));
         let handler = ReviewHandler::new(Gatherer::new(cache.clone()), settings, limits, metrics);
-        let (_, body) = post(handler, PATH, review(request)).await;
+        let (_, body) = post(handler, PATH, review(&request)).await;
         let answer: Value = serde_json::from_str(&body).unwrap();
         // This Cluster is wrong, so what is judged is denied.
         assert_eq!(answer["response"]["allowed"], !is_judged, "{what}");
@@ -256,7 +242,7 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
         metrics.clone(),
     );
     broken.evaluate = |_, _, _| panic!("on purpose");
-    let (code, body) = post(broken, PATH, review(create(json!({"metadata": {"name": "c"}})))).await;
+    let (code, body) = post(broken, PATH, review(&create(json!({"metadata": {"name": "c"}})))).await;
     assert_eq!(code, StatusCode::OK);
     let answer: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(answer["response"]["status"]["code"], 500);
@@ -285,12 +271,8 @@ async fn ask(router: Router, kind: &str) -> (Value, Duration) {
     let mut request = create(json!({"metadata": {"name": "c", "namespace": "ns"}}));
     request["kind"]["kind"] = json!(kind);
     let path = format!("/validate-cluster-x-k8s-io-v1beta2-{}?timeout=2s", kind.to_lowercase());
-    let request = HttpRequest::post(path).body(Body::from(review(request))).unwrap();
     let started = Instant::now();
-    let response = router.oneshot(request).await.unwrap();
-    assert_eq!(response.status(), StatusCode::OK);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (serde_json::from_slice::<Value>(&body).unwrap()["response"].clone(), started.elapsed())
+    (post_review(router, &path, &request).await, started.elapsed())
 }
 
 fn allow(question: &DecodedRequest, _: &World, _: &AdmissionSettings) -> Verdict {
@@ -412,11 +394,9 @@ async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
     let second = tokio::spawn(ask(router.clone(), "ClusterClass"));
     tokio::time::sleep(Duration::from_millis(50)).await;
     let path = "/validate-cluster-x-k8s-io-v1beta2-clusterclass?timeout=9s";
-    let broken = HttpRequest::post(path).body(Body::from(review(request))).unwrap();
-    let (started, answer) = (Instant::now(), router.oneshot(broken).await.unwrap());
+    let (started, response) = (Instant::now(), post_review(router, path, &request).await);
     assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
-    let answer = answer.into_body().collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&answer).contains("\"code\":400"), "{answer:?}");
+    assert_eq!(response["status"]["code"], 400, "{response}");
     assert!(first.await.unwrap().0["allowed"] == true && second.await.unwrap().0["allowed"] == true);
     drop(metrics);
 }

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
-use http::StatusCode;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::*;
 use crate::kubernetes::cache::Cache;
@@ -11,9 +9,9 @@ use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::limits::ReviewLimits;
 use crate::webhook::routes::router;
+use crate::webhook::testing::post_review;
 use engine::admission::AdmissionSettings;
 use engine::topology::testing::Scene;
-use model::wire::review::{API_VERSION, KIND};
 use model::world::{WorkerSet, WorkerState};
 
 const POOL: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machinepools/pool";
@@ -56,15 +54,10 @@ async fn answer(scene: &Scene, script: Script, resource: &str, replicas: Value) 
         "resource": {"group": "cluster.x-k8s.io", "version": "v1beta2", "resource": resource},
         "object": {"metadata": {"name": name, "namespace": "ns"}, "spec": replicas},
     });
-    let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request}).to_string();
-    let request = http::Request::post(PATH).body(axum::body::Body::from(review)).unwrap();
-    let answer = router(handler).oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-    let answer = serde_json::from_slice::<Value>(&body).unwrap()["response"].clone();
+    let response = post_review(router(handler), PATH, &request).await;
     assert_eq!(script.left(), 0);
-    assert_eq!((&answer["uid"], &answer["allowed"]), (&json!("u"), &json!(true)));
-    answer["warnings"].clone()
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("u"), &json!(true)));
+    response["warnings"].clone()
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,14 +106,14 @@ async fn without_replicas_in_the_topology_a_scale_stays() {
 async fn a_pool_without_topology_or_without_answer_has_no_warning() {
     // DEC-113
     let set = scene(&json!(3));
-    for said in [
+    for response in [
         pool_labels(json!({"cluster.x-k8s.io/cluster-name": "one"})),
         ScriptedAnswer::error(404, "NotFound"),
         ScriptedAnswer::error(403, "Forbidden"),
         ScriptedAnswer::Silence,
     ] {
         let script = Script::default();
-        script.get(POOL, &[], said);
+        script.get(POOL, &[], response);
         assert_eq!(answer(&set, script, "machinepools", json!({"replicas": 5})).await, Value::Null);
     }
 }

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
-use http::StatusCode;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 
 use super::*;
 use crate::kubernetes::cache::Cache;
@@ -10,12 +8,12 @@ use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::limits::ReviewLimits;
 use crate::webhook::routes::router;
+use crate::webhook::testing::post_review;
 use engine::admission::AdmissionSettings;
 use engine::topology::testing::Scene;
-use model::wire::review::{API_VERSION, KIND};
 
-const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
-                      to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
+const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge \
+                      (1 Cluster); to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
 
 async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
     let metrics = Arc::new(Metrics::default());
@@ -27,13 +25,8 @@ async fn answer(enforce: Enforce, operation: &str) -> (Value, String) {
         "kind": {"group": "infrastructure.cluster.x-k8s.io", "version": "v1beta1", "kind": "ForgeMachineTemplate"},
         "oldObject": {"metadata": {"name": "smith", "namespace": "ns"}},
     });
-    let review = json!({"apiVersion": API_VERSION, "kind": KIND, "request": request}).to_string();
-    let request = http::Request::post(PATH).body(axum::body::Body::from(review)).unwrap();
-    let answer = router(handler).oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-    let answer = serde_json::from_slice::<Value>(&body).unwrap()["response"].clone();
-    (answer, metrics.render())
+    let response = post_review(router(handler), PATH, &request).await;
+    (response, metrics.render())
 }
 
 #[tokio::test(start_paused = true)]

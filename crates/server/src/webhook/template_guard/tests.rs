@@ -7,8 +7,8 @@ use model::hub::Cluster;
 use model::world::{Record, Scope};
 
 const TIME: &str = "2030-01-01T00:00:00Z";
-const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge (1 Cluster); \
-                      to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
+const DENIED: &str = "ForgeMachineTemplate ns/smith cannot be deleted because it is used by ClusterClass ns/forge \
+                      (1 Cluster); to delete it anyway, set the annotation unsafe.topologist.dev/delete-template-in-use on it";
 
 /// A review of the deletion of a template with this metadata.
 fn review_of(kind: &str, name: &str, metadata: &Value) -> Value {

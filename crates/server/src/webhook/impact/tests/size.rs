@@ -48,8 +48,9 @@ async fn a_cluster_that_is_too_large_is_invalid_at_its_workers() {
         let answer = review(&handler, CLUSTER, large.document("Cluster"), more.document("Cluster")).await;
         assert_eq!(answer["allowed"], true, "{answer}");
         let warnings = answer["warnings"].as_array().unwrap();
-        let is_said = |warning: &Value| warning.as_str().unwrap().starts_with("spec.topology.workers: the 603 objects");
-        assert!(warnings.iter().any(is_said), "{answer}");
+        let is_reported =
+            |warning: &Value| warning.as_str().unwrap().starts_with("spec.topology.workers: the 603 objects");
+        assert!(warnings.iter().any(is_reported), "{answer}");
         let answer = review(&handler, CLUSTER, &Value::Null, small.document("Cluster")).await;
         assert_eq!(answer["allowed"], true, "{answer}");
     }
@@ -82,8 +83,11 @@ async fn a_number_is_not_known_while_others_use_the_memory() {
     let others: Vec<Lease> = std::iter::from_fn(|| memory.request(64 << 10).try_take()).collect();
     let hasty = ReviewLimits { impact: Duration::from_millis(200), ..patient() };
     let answer = of_class(&with_memory(&before, hasty, &memory), &before, &after).await;
-    let said = answer["warnings"][0].as_str().unwrap();
-    assert!(answer["allowed"] == true && said.starts_with("the number of replaced machines is not known: "), "{said}");
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        answer["allowed"] == true && warning.starts_with("the number of replaced machines is not known: "),
+        "{warning}"
+    );
     // A ceiling waits longer, and counts all machines then.
     let held = ReviewLimits { max_replaced_machines: Some(3), time: Duration::from_secs(2), ..hasty };
     let rolled_out = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "blade-x"});
