@@ -449,6 +449,16 @@ proptest! {
     }
 
     #[test]
+    fn a_new_object_is_its_configuration(spec in spec()) {
+        let (schema, config) = (schema(), object(&spec));
+        let nothing = json!({});
+        let Ok((stored, changed)) = StoredObject::default().try_apply("ann", &spec, false, NOW) else { return Ok(()) };
+        let merged = super::merge::merged(Some(&nothing), Some(&config), &schema.0);
+        prop_assert_eq!((stored.object, changed), (merged, true));
+        prop_assert!(!FieldComparison::between(&nothing, &config, &schema).is_same());
+    }
+
+    #[test]
     fn applying_again_changes_nothing(stored in stored(), spec in spec()) {
         let Some(once) = stored.storable("ann", &spec) else { return Ok(()) };
         let (twice, changed) = once.try_apply("ann", &spec, false, NOW).unwrap();
