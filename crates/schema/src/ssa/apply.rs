@@ -274,7 +274,10 @@ impl ApplyEngine<'_> {
             false => merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default(),
         };
         let object = match &last {
-            Some(last) if last.fields == own.fields && last.api_version == own.api_version => object,
+            // All fields that were applied before are applied now.
+            Some(last) if last.api_version == own.api_version && last.fields.difference(&own.fields).is_empty() => {
+                object
+            }
             Some(last) => {
                 managers.push(ManagedFields { fields: sent, ..own.clone() });
                 let pruned = self.pruned(object, &managers, last)?;

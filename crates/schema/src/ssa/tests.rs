@@ -459,6 +459,16 @@ proptest! {
     }
 
     #[test]
+    fn nothing_is_removed_while_all_fields_are_applied_again(stored in stored(), spec in spec()) {
+        let Some(before) = stored.storable("ann", &spec) else { return Ok(()) };
+        let mut more = spec.clone();
+        more["texts"]["more"] = json!("1");
+        let Some(after) = before.storable("ann", &more) else { return Ok(()) };
+        let merged = super::merge::merged(before.object.as_ref(), Some(&object(&more)), &schema().0);
+        prop_assert_eq!(&after.object, &merged);
+    }
+
+    #[test]
     fn applying_again_changes_nothing(stored in stored(), spec in spec()) {
         let Some(once) = stored.storable("ann", &spec) else { return Ok(()) };
         let (twice, changed) = once.try_apply("ann", &spec, false, NOW).unwrap();
