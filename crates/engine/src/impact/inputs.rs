@@ -126,7 +126,7 @@ impl ImpactInputs {
         ImpactInputs { memory: Some(memory), ..self }
     }
 
-    /// Adds all facts that were read; other objects are absent.
+    /// Adds all facts that were read; other objects are absent. Templates share their specs with all copies of them.
     ///
     /// # Errors
     /// When a fact could not be read.
@@ -138,7 +138,7 @@ impl ImpactInputs {
                 return Err(UnreadableFact { need: Box::new(need), reason });
             }
             match (need, answer) {
-                (_, Answer::Object(Found::Yes(object))) => objects.put(object),
+                (_, Answer::Object(Found::Yes(object))) => objects.put(object.with_shared_spec()),
                 (Need::Definition(DefinitionName(name)), Answer::Definition(Found::Yes(definition))) => {
                     objects.put_definition(name, definition);
                 }
@@ -156,9 +156,9 @@ impl ImpactInputs {
                     Some(format!("the template is edited as {}, but its class refers to {}", versions[0], versions[1]));
             }
             if let Edit::Template { old, .. } = edit {
-                objects.put(as_version(old, version));
+                objects.put(as_version(old, version).with_shared_spec());
             }
-            edited.put(as_version(new, version));
+            edited.put(as_version(new, version).with_shared_spec());
         }
         self.before = self.before.with_objects(objects);
         self.after = self.after.with_objects(edited);

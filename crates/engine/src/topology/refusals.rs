@@ -187,6 +187,14 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Resour
     }
 }
 
+/// Whether [`Checks::add`] checks an object: it belongs to a provider, and its definition has a usable schema.
+pub(super) fn has_schema(object: &Object, world: &World) -> bool {
+    let is_usable = |definition: Arc<ResourceDefinition>| {
+        matches!(definition.resource_schema(version_of(object.api_version())), Some(Ok(_)))
+    };
+    object.group() != GROUP && definition_of(object, world).is_some_and(is_usable)
+}
+
 /// The object with the defaults of the schema of its definition, as an API server stores it; unchanged without a usable
 /// schema.
 pub fn completed(object: Object, definition: Option<&ResourceDefinition>) -> Object {

@@ -357,6 +357,8 @@ impl Object {
     /// When a value on the path is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
         let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+        let content = Arc::make_mut(&mut self.0);
+        content.shared.restore_around(&mut content.value, path);
         self.members_restored_at(parents, path)?.insert(last.to_owned(), value);
         Ok(())
     }

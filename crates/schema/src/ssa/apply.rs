@@ -263,13 +263,21 @@ impl ApplyEngine<'_> {
         config: &Value,
         force: bool,
     ) -> Result<AppliedObject, ApplyRefused> {
+        let is_new = managers.is_empty() && live.as_object().is_some_and(Map::is_empty);
         let mut managers = self.settled(live, managers)?;
         let sent = field_set(config, self.0.schema).without(self.0.reset);
         let mut own = self.entry(ManagedOperation::Apply, sent.difference(&NEVER_OWNED));
         let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
-        let object = merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default();
+        // Nothing to merge with.
+        let object = match is_new {
+            true => config.clone(),
+            false => merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default(),
+        };
         let object = match &last {
-            Some(last) if last.fields == own.fields && last.api_version == own.api_version => object,
+            // All fields that were applied before are applied now.
+            Some(last) if last.api_version == own.api_version && last.fields.difference(&own.fields).is_empty() => {
+                object
+            }
             Some(last) => {
                 managers.push(ManagedFields { fields: sent, ..own.clone() });
                 let pruned = self.pruned(object, &managers, last)?;
@@ -278,8 +286,9 @@ impl ApplyEngine<'_> {
             }
             None => object,
         };
-        let comparison = self.conceded(live, &object, &mut managers, force)?;
-        let changed = !comparison.is_same();
+        // A new object has at least an `apiVersion`, and no other managers.
+        let changed = is_new && object.get("apiVersion").is_some_and(Value::is_string)
+            || !self.conceded(live, &object, &mut managers, force)?.is_same();
         own.time = match changed {
             true => Some(self.0.now.to_owned()),
             false => last.and_then(|last| last.time),

@@ -33,10 +33,12 @@ pub fn is_as_applied(
     let left_out: Vec<ElementPath> =
         IDENTITY.iter().chain(uncompared).map(|path| ElementPath::from_fields(path)).collect();
     let left_out = FieldSet::from_paths(left_out.iter().map(|path| path.0.as_slice()));
-    let fields = own.fields.without(&left_out);
+    // Only the members with left out parts are copied.
+    let (reduced, whole): (Vec<_>, Vec<_>) = own.fields.nodes().partition(|(step, _)| left_out.has_node(step));
+    let reduced = FieldSet::from_nodes(reduced).without(&left_out);
     let mut walk = AppliedCheck { path: Vec::new(), left_out: &left_out, atomic };
     let (Value::Object(sent), Value::Object(live)) = (sent, live) else { return false };
-    walk.members(sent, live, &fields)
+    walk.members(sent, live, reduced.nodes().chain(whole))
 }
 
 struct AppliedCheck<'a> {
@@ -56,15 +58,20 @@ impl<'a> AppliedCheck<'a> {
             return is_whole && equal(sent, live);
         }
         match (sent, live) {
-            (Value::Object(sent), Value::Object(live)) => self.members(sent, live, fields),
+            (Value::Object(sent), Value::Object(live)) => self.members(sent, live, fields.nodes()),
             (Value::Array(sent), Value::Array(live)) => self.items(sent, live, fields),
             _ => false,
         }
     }
 
-    fn members(&mut self, sent: &'a Map<String, Value>, live: &'a Map<String, Value>, fields: &FieldSet) -> bool {
+    fn members<'f>(
+        &mut self,
+        sent: &'a Map<String, Value>,
+        live: &'a Map<String, Value>,
+        fields: impl Iterator<Item = (&'f PathElement, &'f FieldNode)>,
+    ) -> bool {
         let mut listed: BTreeMap<&str, &FieldNode> = BTreeMap::new();
-        for (step, node) in fields.nodes() {
+        for (step, node) in fields {
             let PathElement::Field(name) = step else { return false };
             listed.insert(name, node);
         }

@@ -74,6 +74,16 @@ impl FieldSet {
         self.0.iter()
     }
 
+    /// The set of these nodes.
+    pub(super) fn from_nodes<'a>(nodes: impl IntoIterator<Item = (&'a PathElement, &'a FieldNode)>) -> Self {
+        FieldSet(nodes.into_iter().map(|(step, node)| (step.clone(), node.clone())).collect())
+    }
+
+    /// Whether a path that begins with this step is a member.
+    pub(super) fn has_node(&self, step: &PathElement) -> bool {
+        self.0.contains_key(step)
+    }
+
     /// Whether no path is a member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -200,8 +210,8 @@ impl FieldSet {
 
     /// The set of the nodes returned by `keep`, without empty ones.
     fn kept(&self, keep: impl Fn(&PathElement, &FieldNode) -> Option<FieldNode>) -> FieldSet {
-        let kept = self.0.iter().filter_map(|(step, node)| Some((step.clone(), keep(step, node)?)));
-        FieldSet(kept.filter(|(_, node)| !node.is_empty()).collect())
+        let kept = |(step, node)| keep(step, node).filter(|node| !node.is_empty()).map(|node| (step.clone(), node));
+        FieldSet(self.0.iter().filter_map(kept).collect())
     }
 
     /// All members, ancestors before their descendants at each depth, as in messages of a server.

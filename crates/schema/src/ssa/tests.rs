@@ -449,6 +449,26 @@ proptest! {
     }
 
     #[test]
+    fn a_new_object_is_its_configuration(spec in spec()) {
+        let (schema, config) = (schema(), object(&spec));
+        let nothing = json!({});
+        let Ok((stored, changed)) = StoredObject::default().try_apply("ann", &spec, false, NOW) else { return Ok(()) };
+        let merged = super::merge::merged(Some(&nothing), Some(&config), &schema.0);
+        prop_assert_eq!((stored.object, changed), (merged, true));
+        prop_assert!(!FieldComparison::between(&nothing, &config, &schema).is_same());
+    }
+
+    #[test]
+    fn nothing_is_removed_while_all_fields_are_applied_again(stored in stored(), spec in spec()) {
+        let Some(before) = stored.storable("ann", &spec) else { return Ok(()) };
+        let mut more = spec.clone();
+        more["texts"]["more"] = json!("1");
+        let Some(after) = before.storable("ann", &more) else { return Ok(()) };
+        let merged = super::merge::merged(before.object.as_ref(), Some(&object(&more)), &schema().0);
+        prop_assert_eq!(&after.object, &merged);
+    }
+
+    #[test]
     fn applying_again_changes_nothing(stored in stored(), spec in spec()) {
         let Some(once) = stored.storable("ann", &spec) else { return Ok(()) };
         let (twice, changed) = once.try_apply("ann", &spec, false, NOW).unwrap();

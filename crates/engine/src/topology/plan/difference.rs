@@ -1,5 +1,7 @@
 //! The fields of an object that a topology changes, with the origin of each change.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::{AppliedState, Certainty, ChangedField, LastApplied};
@@ -113,24 +115,25 @@ impl Comparison<'_> {
         sent: &Object,
         origins: &Origins,
     ) -> Result<ObjectDifference, Failure> {
+        let (recorded, compared) = (recorded(current)?, ComparedValues::new(current, sent));
         // This check works without a definition.
-        if is_as_applied(current, sent, &recorded(current)?) {
+        if compared.is_as_applied(&recorded) {
             return Ok(ObjectDifference::none());
         }
-        let schema = match schema(self.world, sent, Some(current)) {
+        let schema = match schema_by(self.world, sent, Some((current, &recorded))) {
             Err(Failure::NotAsked) => return Ok(ObjectDifference::none()),
             schema => schema?,
         };
         let version = current.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
-        let local = self.compare_locally(current, sent, origins, &schema, self.world.is_tried(&version))?;
+        let local = self.compare_locally(&compared, recorded, origins, &schema, self.world.is_tried(&version));
         if local.is_empty() {
             return Ok(local);
         }
         let call = DryRunCall {
             object: sent.reference(),
             version,
-            current: current.to_value().to_string(),
-            sent: sent.to_value().to_string(),
+            current: compared.current_value.to_string(),
+            sent: compared.sent_value.to_string(),
         };
         match self.world.dry_run(call) {
             Found::Yes(DryRun::Same) | Found::NotAsked => Ok(ObjectDifference::none()),
@@ -143,31 +146,36 @@ impl Comparison<'_> {
         }
     }
 
-    /// The changes that applying `sent` would make, computed without a server. With `is_tried`, a dry run follows, so
-    /// values are not assumed to be normalized by a provider.
+    /// The changes that applying the sent object would make, computed without a server; `recorded` are the entries of
+    /// the current object. With `is_tried`, a dry run follows, so values are not assumed to be normalized by a provider.
     fn compare_locally(
         &self,
-        current: &Object,
-        sent: &Object,
+        compared: &ComparedValues<'_>,
+        recorded: Vec<ManagedFields>,
         origins: &Origins,
         schema: &MergeSchema,
         is_tried: bool,
-    ) -> Result<ObjectDifference, Failure> {
+    ) -> ObjectDifference {
+        let ComparedValues { current, sent, current_value, sent_value } = compared;
         let before = self.applied.get(&current.reference());
-        let managers =
-            if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
-        if is_as_applied(current, sent, &managers) {
-            return Ok(ObjectDifference::none());
-        }
+        let managers = if self.world.is_offline() {
+            let managers = owners_by(recorded.clone(), current, before, sent, schema);
+            if managers != recorded && compared.is_as_applied(&managers) {
+                return ObjectDifference::none();
+            }
+            managers
+        } else {
+            recorded
+        };
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let comparing = ComparisonContext { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
-        let mut found = ssa::difference(&current.to_value(), &sent.to_value(), &comparing);
+        let mut found = ssa::difference(current_value, sent_value, &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
-            let edits = ssa::changes(&before.object.to_value(), &sent.to_value(), schema, UNCOMPARED);
+            let edits = ssa::changes(&before.object.to_value(), sent_value, schema, UNCOMPARED);
             let taken = taken_paths(found.ownership_changed.as_ref(), own);
             found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
             if edits.is_empty() && found.changes.is_empty() {
-                return Ok(ObjectDifference::none());
+                return ObjectDifference::none();
             }
         }
         if !is_tried {
@@ -175,7 +183,28 @@ impl Comparison<'_> {
         }
         let changes_owners = found.ownership_changed.is_some();
         let difference = ObjectDifference::from_values(found.changes, origins, before.map(|before| &*before.origins));
-        Ok(ObjectDifference { changes_owners, ..difference })
+        ObjectDifference { changes_owners, ..difference }
+    }
+}
+
+/// The current and the sent object, with their values.
+struct ComparedValues<'a> {
+    current: &'a Object,
+    sent: &'a Object,
+    current_value: Cow<'a, Value>,
+    sent_value: Cow<'a, Value>,
+}
+
+impl<'a> ComparedValues<'a> {
+    fn new(current: &'a Object, sent: &'a Object) -> Self {
+        ComparedValues { current, sent, current_value: current.to_value(), sent_value: sent.to_value() }
+    }
+
+    /// Whether the values to apply equal the last applied ones, and the object still has them.
+    fn is_as_applied(&self, managers: &[ManagedFields]) -> bool {
+        let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
+        let atomic = if self.sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
+        own.is_some_and(|own| ssa::is_as_applied(&self.current_value, &self.sent_value, own, UNCOMPARED, atomic))
     }
 }
 
@@ -203,13 +232,6 @@ impl Comparison<'_> {
         let confirmed = ssa::changes(&stored.to_value(), &result.to_value(), schema, UNCOMPARED);
         changes.retain(|change| is_edited(change, &confirmed));
     }
-}
-
-/// Whether the values to apply equal the last applied ones, and the object still has them.
-fn is_as_applied(current: &Object, sent: &Object, managers: &[ManagedFields]) -> bool {
-    let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
-    let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
-    own.is_some_and(|own| ssa::is_as_applied(&current.to_value(), &sent.to_value(), own, UNCOMPARED, atomic))
 }
 
 /// Whether a value differs because the desired value has changed. If the desired value is the same as before, the
@@ -251,7 +273,18 @@ pub(super) fn owners(
     sent: &Object,
     schema: &MergeSchema,
 ) -> Result<Vec<ManagedFields>, Failure> {
-    let mut managers = recorded_in(sent.api_version(), current)?;
+    Ok(owners_by(recorded(current)?, current, before, sent, schema))
+}
+
+/// The same, from the recorded entries of the object.
+fn owners_by(
+    recorded: Vec<ManagedFields>,
+    current: &Object,
+    before: Option<&LastApplied>,
+    sent: &Object,
+    schema: &MergeSchema,
+) -> Vec<ManagedFields> {
+    let mut managers = in_version(recorded, sent.api_version(), current);
     let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
     if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
         managers.retain(|entry| !is_own(entry));
@@ -260,20 +293,19 @@ pub(super) fn owners(
         let applied = before.unwrap_or(sent);
         managers.push(ssa::as_applied(MANAGER, &applied.to_value(), schema));
     }
-    Ok(managers)
+    managers
 }
 
-/// The entries of an object's field managers. Entries of another version count as entries of this one if the object has
+/// The recorded entries of an object's field managers. Entries of another version count as entries of this one if the object has
 /// all their fields, because the field names are equal then. No server converts the other entries.
-fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Failure> {
-    let mut managers = recorded(object)?;
+fn in_version(mut managers: Vec<ManagedFields>, version: &str, object: &Object) -> Vec<ManagedFields> {
     let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
     for entry in managers.iter_mut().filter(is_other) {
         if ssa::has_fields(&object.to_value(), &entry.fields) {
             version.clone_into(&mut entry.api_version);
         }
     }
-    Ok(managers)
+    managers
 }
 
 /// The reason for which a server would refuse to apply an object.
@@ -304,11 +336,21 @@ pub(super) fn merged(
 /// The merge structure of an object. Without a definition, it is derived from the field owners, and other lists are
 /// atomic.
 pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<MergeSchema, Failure> {
+    let Some(current) = current else { return schema_by(world, object, None) };
+    schema_by(world, object, Some((current, &recorded(current)?)))
+}
+
+/// The same, with the recorded entries of the current object.
+fn schema_by(
+    world: &World,
+    object: &Object,
+    current: Option<(&Object, &[ManagedFields])>,
+) -> Result<MergeSchema, Failure> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
         Found::Absent => {
-            let Some(current) = current else { return Ok(MergeSchema::unknown()) };
-            let managers = recorded_in(object.api_version(), current)?;
+            let Some((current, recorded)) = current else { return Ok(MergeSchema::unknown()) };
+            let managers = in_version(recorded.to_vec(), object.api_version(), current);
             let current = current.to_value();
             let schema = MergeSchema::from_managed_fields(&managers, object.api_version(), &current);
             let fits = schema.fits(&current) && schema.fits(&object.to_value());

@@ -16,7 +16,7 @@ use super::{AppliedState, ChangedField, Plan, PlanStep, Roll, StepAction, Topolo
 use crate::topology::holds::{HeldPart, HeldReason, PausedBy};
 use crate::topology::hooks::{Deletion, HookCaller, HookTracker};
 use crate::topology::patches::Trace;
-use crate::topology::refusals::{CheckedObject, Checks};
+use crate::topology::refusals::{CheckedObject, Checks, has_schema};
 use crate::topology::upgrade::Tracker;
 use crate::topology::{Computation, Failure, Interrupted, ObservedState, Options};
 use golang::fnv;
@@ -464,11 +464,14 @@ impl TopologySimulator {
     fn check(&self, steps: &[PlanStep], class: &ObjectKey, world: &World, checks: &mut Checks) {
         for step in steps.iter().filter(|step| step.part != TopologyPart::Cluster) {
             let Some(sent) = &step.applied else { continue };
-            let (merged, slot) = (self.merged(&step.object, sent), step.part.to_string());
+            // Only a schema needs the merged object.
+            let merged = has_schema(sent, world).then(|| self.merged(&step.object, sent));
             let (object, refused) = match &merged {
-                Ok(object) => (object, None),
-                Err(failure) => (&**sent, Some(failure.to_string())),
+                Some(Ok(object)) => (object, None),
+                Some(Err(failure)) => (&**sent, Some(failure.to_string())),
+                None => (&**sent, None),
             };
+            let slot = step.part.to_string();
             let subject = CheckedObject { slot: &slot, sent, merged: object, origins: &step.origins, class };
             checks.add(subject, world, refused);
         }

@@ -45,9 +45,10 @@ impl TopologySimulator {
         if object.uid().is_empty() {
             object.set(paths::metadata::UID, json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
         }
+        let has_only = has_only(&object, sent);
         object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
-        let sent = if has_only(&stored, sent) { &stored } else { sent };
+        let sent = if has_only { &stored } else { sent };
         self.applied.put(&step.object, LastApplied { object: sent.clone(), origins, is_rolled_out: true });
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(stored);

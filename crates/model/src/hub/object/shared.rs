@@ -111,6 +111,15 @@ impl SharedParts {
         }
     }
 
+    /// Puts back a spec that others share without the value at a dotted path, which is about to be replaced.
+    pub(super) fn restore_around(&mut self, object: &mut Value, path: &str) {
+        if let Some(rest) = below(SPEC, path).filter(|rest| !rest.is_empty())
+            && let Some(spec) = self.spec.take_if(|spec| Arc::get_mut(spec).is_none())
+        {
+            put(object, SPEC, copy_around(&spec, rest));
+        }
+    }
+
     fn parts(&self) -> impl Iterator<Item = (Place, &Arc<Value>)> {
         let spec = self.spec.iter().map(|value| (SPEC, value));
         spec.chain(self.managed_fields.iter().map(|value| (MANAGED_FIELDS, value)))
@@ -138,6 +147,18 @@ fn holder(object: &mut Value, (member, inner): Place) -> Option<(&mut Map<String
     }
 }
 
+/// A copy of a value without the one at a dotted path.
+fn copy_around(value: &Value, path: &str) -> Value {
+    let Value::Object(members) = value else { return value.clone() };
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let copied = members.iter().filter_map(|(member, value)| match rest {
+        _ if member != name => Some((member.clone(), value.clone())),
+        Some(rest) => Some((member.clone(), copy_around(value, rest))),
+        None => None,
+    });
+    Value::Object(copied.collect())
+}
+
 fn take(object: &mut Value, place: Place) -> Option<Value> {
     let (members, name) = holder(object, place)?;
     members.remove(name)
@@ -152,7 +173,24 @@ fn put(object: &mut Value, place: Place, value: Value) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn the_value_at_a_path_is_not_copied() {
+        let value = json!({"a": {"b": {"c": 1}, "d": [2]}, "e": null});
+        for (path, want) in [
+            ("a", json!({"e": null})),
+            ("a.b", json!({"a": {"d": [2]}, "e": null})),
+            ("a.b.c", json!({"a": {"b": {}, "d": [2]}, "e": null})),
+            ("a.d.x", json!({"a": {"b": {"c": 1}, "d": [2]}, "e": null})),
+            ("e.x", value.clone()),
+            ("x.y", value.clone()),
+        ] {
+            assert_eq!(copy_around(&value, path), want, "{path}");
+        }
+    }
 
     #[test]
     fn a_path_leads_to_a_place_through_it_or_elsewhere() {
