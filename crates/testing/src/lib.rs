@@ -4,10 +4,11 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::Config;
+use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -40,6 +41,10 @@ pub struct Lines(Arc<Mutex<Vec<u8>>>);
 impl Lines {
     /// Collects what this thread logs, until the guard is dropped.
     pub fn collect() -> (Self, DefaultGuard) {
+        // With a single subscriber in the process, a thread without one would switch off for all threads the log lines
+        // that it is the first to reach.
+        static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
+        ANOTHER.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
         let lines = Lines::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
         let subscriber = subscriber.with_writer(lines.clone()).finish();
