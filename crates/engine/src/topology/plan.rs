@@ -30,7 +30,7 @@ mod writes;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 
@@ -147,6 +147,9 @@ impl ChangedField {
 #[derive(Clone, Debug, Default)]
 pub struct AppliedState(BTreeMap<AppliedKey, LastApplied>);
 
+/// Metadata that a server adds to applied objects.
+const OF_SERVER: &[&str] = &["uid", "managedFields"];
+
 /// Group, kind and key.
 type AppliedKey = (String, String, ObjectKey);
 
@@ -157,6 +160,9 @@ pub(super) struct LastApplied {
     origins: Arc<Origins>,
     /// Whether the object has reached the desired state, as far as its server allowed.
     is_rolled_out: bool,
+    /// The object as it was stored by applying `object`, and changed by the provider. It is not kept if the simulator
+    /// has another one.
+    stored: Weak<Object>,
 }
 
 impl AppliedState {
@@ -167,6 +173,21 @@ impl AppliedState {
 
     fn put(&mut self, object: &ObjectRef, sent: LastApplied) {
         self.0.insert(id(object), sent);
+    }
+
+    /// Notes the object that is stored since it was applied the last time.
+    fn note_stored(&mut self, object: &Arc<Object>) {
+        if let Some(applied) = self.0.get_mut(&id(&object.reference())) {
+            applied.stored = Arc::downgrade(object);
+        }
+    }
+
+    /// Whether applying `sent` would change nothing, because it is what was applied the last time, and nothing else has
+    /// changed the object since. This is a fast path: a comparison gives the same.
+    fn is_applied(&self, current: &Object, sent: &Object) -> bool {
+        self.get(&current.reference()).is_some_and(|applied| {
+            std::ptr::eq(applied.stored.as_ptr(), current) && applied.object.is_same_besides(sent, OF_SERVER)
+        })
     }
 
     fn remove(&mut self, object: &ObjectRef) {

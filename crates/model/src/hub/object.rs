@@ -97,6 +97,30 @@ impl PartialEq for Object {
     }
 }
 
+impl Object {
+    /// Whether both have the same members, apart from some of their metadata.
+    pub fn is_same_besides(&self, other: &Self, metadata: &[&str]) -> bool {
+        let (one, other) = (&self.0, &other.0);
+        Arc::ptr_eq(one, other)
+            || match one.shared.has_places_of(&other.shared) {
+                true => is_same_value(&one.value, &other.value, metadata) && one.shared == other.shared,
+                false => is_same_value(&one.to_value(), &other.to_value(), metadata),
+            }
+    }
+}
+
+fn is_same_value(one: &Value, other: &Value, metadata: &[&str]) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let is_compared = |(name, _): &(&String, &Value)| !metadata.contains(&name.as_str());
+    one.len() == other.len()
+        && one.iter().all(|(name, value)| match (&**name, value, other.get(name)) {
+            ("metadata", Value::Object(value), Some(Value::Object(other))) => {
+                value.iter().filter(is_compared).eq(other.iter().filter(is_compared))
+            }
+            (_, value, other) => other == Some(value),
+        })
+}
+
 /// Identifies an object: API version, kind, namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
@@ -458,6 +482,42 @@ mod tests {
         assert!(object.read("spec.version.x").is_err() && object.texts("spec").is_err());
         assert_eq!(object.list("spec.list").unwrap().map(Vec::len), Some(1));
         assert_eq!(object.at("spec.version.x"), None);
+    }
+
+    #[test]
+    fn objects_are_the_same_besides_some_of_their_metadata() {
+        let applied =
+            json!({"kind": "T", "metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"template": {"n": 1}}});
+        let mut stored = applied.clone();
+        stored["metadata"]["uid"] = json!("u");
+        let with = |pointer: &str, value: Value| {
+            let mut object = stored.clone();
+            *object.pointer_mut(pointer).unwrap() = value;
+            object
+        };
+        let besides = |one: &Value, other: &Value| {
+            let [one, other] = [one, other].map(|value| Arc::new(object(value.clone())));
+            let shared = other.with_shared_spec();
+            let plain = one.is_same_besides(&other, &["uid"]);
+            assert_eq!(
+                (one.is_same_besides(&shared, &["uid"]), shared.is_same_besides(&one, &["uid"])),
+                (plain, plain)
+            );
+            assert_eq!(one.with_shared_spec().is_same_besides(&shared, &["uid"]), plain);
+            plain
+        };
+        assert!(besides(&applied, &stored) && besides(&stored, &applied));
+        for other in [
+            with("/metadata/labels", json!({"x": "z"})),
+            with("/metadata/name", json!("b")),
+            with("/spec/template/n", json!(2)),
+            with("/kind", json!("U")),
+        ] {
+            assert!(!besides(&applied, &other), "{other}");
+        }
+        let mut more = stored.clone();
+        more["status"] = json!({});
+        assert!(!besides(&applied, &more) && !besides(&more, &applied));
     }
 
     #[test]

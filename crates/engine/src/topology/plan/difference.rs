@@ -115,6 +115,9 @@ impl Comparison<'_> {
         sent: &Object,
         origins: &Origins,
     ) -> Result<ObjectDifference, Failure> {
+        if self.applied.is_applied(current, sent) {
+            return Ok(ObjectDifference::none());
+        }
         let (recorded, compared) = (recorded(current)?, ComparedValues::new(current, sent));
         // This check works without a definition.
         if compared.is_as_applied(&recorded) {

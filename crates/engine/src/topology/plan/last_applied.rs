@@ -1,6 +1,6 @@
 //! The previous desired state of existing objects (DEC-43).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::difference::sent;
 use super::{AppliedState, LastApplied};
@@ -25,7 +25,7 @@ impl AppliedState {
             let (Some(is), Some(DesiredObject { object, origins })) = (is, wanted) else { continue };
             if (is.group(), is.kind()) == (object.group(), object.kind()) {
                 let (object, origins) = (Arc::new(sent(&object)?), Arc::new(origins));
-                self.put(&is.reference(), LastApplied { object, origins, is_rolled_out });
+                self.put(&is.reference(), LastApplied { object, origins, is_rolled_out, stored: Weak::new() });
             }
         }
         Ok(())

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::difference::{merged, owners, schema};
 use super::rolls::{defaulted, owner};
-use super::{LastApplied, PlanStep, TopologyPart, TopologySimulator, uid};
+use super::{LastApplied, OF_SERVER, PlanStep, TopologyPart, TopologySimulator, uid};
 use crate::topology::Failure;
 use crate::topology::refusals::{completed_in, definition_of};
 use crate::topology::worker::{API_VERSION, WorkerKind};
@@ -45,11 +45,14 @@ impl TopologySimulator {
         if object.uid().is_empty() {
             object.set(paths::metadata::UID, json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
         }
-        let has_only = has_only(&object, sent);
+        // An object that consists of the applied fields replaces the applied one, so that only one copy is kept.
+        let has_only = object.is_same_besides(sent, OF_SERVER);
         object.share(&mut self.shared);
         let (stored, origins) = (Arc::new(object), step.origins.clone());
         let sent = if has_only { &stored } else { sent };
-        self.applied.put(&step.object, LastApplied { object: sent.clone(), origins, is_rolled_out: true });
+        let stored_now = Arc::downgrade(&stored);
+        let applied = LastApplied { object: sent.clone(), origins, is_rolled_out: true, stored: stored_now };
+        self.applied.put(&step.object, applied);
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(stored);
         }
@@ -106,7 +109,9 @@ impl TopologySimulator {
         }
         provide(&mut object, step);
         if let Some(objects) = self.facts.objects_mut() {
-            objects.put(Arc::new(object));
+            let object = Arc::new(object);
+            self.applied.note_stored(&object);
+            objects.put(object);
         }
     }
 
@@ -181,23 +186,6 @@ impl TopologySimulator {
             }
         }
     }
-}
-
-/// Whether an object consists of the applied fields, its uid and `managedFields`. Such an object replaces the applied
-/// one, so that only one copy is kept.
-fn has_only(stored: &Object, sent: &Object) -> bool {
-    let is_of_server = |name: &str| matches!(name, "uid" | "managedFields");
-    let (stored, sent) = (stored.to_value(), sent.to_value());
-    let (Some(stored), Some(sent)) = (stored.as_object(), sent.as_object()) else { return false };
-    stored.len() == sent.len()
-        && stored.iter().all(|(name, value)| match (&**name, value, sent.get(name)) {
-            ("metadata", Value::Object(stored), Some(Value::Object(sent))) => {
-                let names = |members: &Map<String, Value>| members.keys().filter(|name| !is_of_server(name)).count();
-                let mut all = stored.iter().filter(|(name, _)| !is_of_server(name));
-                names(stored) == names(sent) && all.all(|(name, value)| sent.get(name) == Some(value))
-            }
-            (_, value, other) => other == Some(value),
-        })
 }
 
 /// The number of replicas that a step changes.

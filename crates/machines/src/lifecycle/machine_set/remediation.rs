@@ -17,7 +17,7 @@ pub(in crate::lifecycle) const REVISION: &str = "machinedeployment.clusters.x-k8
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
 
-/// Marks the machines of a set that wait for remediation, and those that are remediated now, which are to be deleted.
+/// Marks the machines of a set that wait for remediation, and those that are remediated now, which the step deletes.
 ///
 /// # Errors
 /// When the limit or the preflight checks cannot be computed.
