@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use topologist_extension::{
-    Decision, Extension, Hook, LifecycleRequest, PatchRequest, Patches, PlannedVersions, UpgradePlanRequest,
+    Decision, Extension, HandlerError, Hook, LifecycleRequest, PatchRequest, Patches, PlannedVersions,
+    UpgradePlanRequest,
 };
 
 /// The variable that this extension defines.
@@ -55,7 +56,7 @@ fn variable() -> Value {
 }
 
 /// Writes the image into machine templates of known kinds; others are unchanged.
-fn images(request: &PatchRequest, patches: &mut Patches) -> Result<(), String> {
+fn images(request: &PatchRequest, patches: &mut Patches) -> Result<(), HandlerError> {
     for item in &request.items {
         let variables = request.variables_of(item);
         let image = variables.get(IMAGE).ok_or_else(|| format!("the variable {IMAGE} is missing"))?;
@@ -75,21 +76,21 @@ fn images(request: &PatchRequest, patches: &mut Patches) -> Result<(), String> {
 }
 
 /// Refuses images that are no longer maintained.
-fn allowed(request: &PatchRequest) -> Result<(), String> {
+fn allowed(request: &PatchRequest) -> Result<(), HandlerError> {
     let is_old = |item| request.variables_of(item).get(IMAGE).is_some_and(|image| image == "ubuntu-18.04");
     match request.items.iter().any(is_old) {
-        true => Err(format!("{IMAGE}: ubuntu-18.04 has no updates any more")),
+        true => Err(format!("{IMAGE}: ubuntu-18.04 has no updates any more").into()),
         false => Ok(()),
     }
 }
 
 /// Stops the control plane at the first release of every minor version on the way. Workers without explicit steps
 /// follow in as few steps as possible.
-fn plan(request: &UpgradePlanRequest) -> Result<PlannedVersions, String> {
+fn plan(request: &UpgradePlanRequest) -> Result<PlannedVersions, HandlerError> {
     let (from, to) = (&request.from_control_plane_kubernetes_version, &request.to_kubernetes_version);
     let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
     let (Some(first), Some(last)) = (minor(from), minor(to)) else {
-        return Err(format!("cannot plan from {from:?} to {to:?}"));
+        return Err(format!("cannot plan from {from:?} to {to:?}").into());
     };
     let between = (first + 1..last).map(|minor| format!("v1.{minor}.0"));
     let control_plane = if from == to { Vec::new() } else { between.chain([to.clone()]).collect() };

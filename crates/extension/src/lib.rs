@@ -35,6 +35,7 @@ mod patches;
 mod serve;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -65,8 +66,11 @@ pub use model::world::PlannedVersions;
 /// Maximum timeout of a handler, in seconds (RH-6.4).
 const MAX_TIMEOUT: u32 = 30;
 
-/// A handler function: from the body of a request to the members of the response, or an error message.
-type HandlerFn = Arc<dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync>;
+/// Why a handler failed. Its message, with those of its sources, is in the response.
+pub type HandlerError = Box<dyn Error + Send + Sync>;
+
+/// A handler function: from the body of a request to the members of the response.
+type HandlerFn = Arc<dyn Fn(&[u8]) -> Result<Value, HandlerError> + Send + Sync>;
 
 /// A handler of one hook.
 #[derive(Clone)]
@@ -106,7 +110,7 @@ impl Extension {
     pub fn generate_patches(
         self,
         name: &str,
-        handler: impl Fn(&PatchRequest, &mut Patches) -> Result<(), String> + Send + Sync + 'static,
+        handler: impl Fn(&PatchRequest, &mut Patches) -> Result<(), HandlerError> + Send + Sync + 'static,
     ) -> Self {
         self.on("GeneratePatches", name, move |request: &PatchRequest| {
             let mut patches = Patches::default();
@@ -121,7 +125,7 @@ impl Extension {
     pub fn validate_topology(
         self,
         name: &str,
-        handler: impl Fn(&PatchRequest) -> Result<(), String> + Send + Sync + 'static,
+        handler: impl Fn(&PatchRequest) -> Result<(), HandlerError> + Send + Sync + 'static,
     ) -> Self {
         self.on("ValidateTopology", name, move |request: &PatchRequest| handler(request).map(|()| json!({})))
     }
@@ -132,7 +136,7 @@ impl Extension {
     pub fn discover_variables(
         self,
         name: &str,
-        handler: impl Fn(&Settings) -> Result<Vec<Value>, String> + Send + Sync + 'static,
+        handler: impl Fn(&Settings) -> Result<Vec<Value>, HandlerError> + Send + Sync + 'static,
     ) -> Self {
         self.on("DiscoverVariables", name, move |request: &messages::SettingsOnly| {
             Ok(json!({"variables": handler(&request.settings)?}))
@@ -144,7 +148,7 @@ impl Extension {
     pub fn generate_upgrade_plan(
         self,
         name: &str,
-        handler: impl Fn(&UpgradePlanRequest) -> Result<PlannedVersions, String> + Send + Sync + 'static,
+        handler: impl Fn(&UpgradePlanRequest) -> Result<PlannedVersions, HandlerError> + Send + Sync + 'static,
     ) -> Self {
         self.on("GenerateUpgradePlan", name, move |request: &UpgradePlanRequest| {
             let steps =
@@ -161,7 +165,7 @@ impl Extension {
         self,
         hook: Hook,
         name: &str,
-        handler: impl Fn(&LifecycleRequest) -> Result<Decision, String> + Send + Sync + 'static,
+        handler: impl Fn(&LifecycleRequest) -> Result<Decision, HandlerError> + Send + Sync + 'static,
     ) -> Self {
         self.on(hook.name(), name, move |request: &LifecycleRequest| Ok(handler(request)?.into_members()))
     }
@@ -188,7 +192,7 @@ impl Extension {
         mut self,
         hook: &'static str,
         name: &str,
-        handler: impl Fn(&T) -> Result<Value, String> + Send + Sync + 'static,
+        handler: impl Fn(&T) -> Result<Value, HandlerError> + Send + Sync + 'static,
     ) -> Self {
         let answer = move |body: &[u8]| {
             let request = serde_json::from_slice(body).map_err(|error| format!("the request is invalid: {error}"))?;
@@ -263,14 +267,14 @@ fn respond(
 }
 
 /// Calls a handler on a thread for blocking work. A panic becomes an error.
-async fn call_handler(request: Request, answer: HandlerFn) -> Result<Value, String> {
+async fn call_handler(request: Request, answer: HandlerFn) -> Result<Value, HandlerError> {
     let body = Limited::new(request.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
     let work = tokio::task::spawn_blocking(move || catch_unwind(AssertUnwindSafe(|| answer(&body))));
-    work.await.ok().and_then(Result::ok).unwrap_or_else(|| Err("the handler panicked".to_owned()))
+    work.await.ok().and_then(Result::ok).unwrap_or_else(|| Err("the handler panicked".into()))
 }
 
-fn response(hook: &str, outcome: Result<Value, String>) -> Response {
+fn response(hook: &str, outcome: Result<Value, HandlerError>) -> Response {
     let mut answer = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": format!("{hook}Response")});
     match outcome {
         Ok(Value::Object(members)) => {
@@ -280,9 +284,19 @@ fn response(hook: &str, outcome: Result<Value, String>) -> Response {
             }
         }
         Ok(_) => answer["status"] = json!("Success"),
-        Err(message) => (answer["status"], answer["message"]) = (json!("Failure"), json!(message)),
+        Err(error) => (answer["status"], answer["message"]) = (json!("Failure"), json!(message(&*error))),
     }
     ([(CONTENT_TYPE, "application/json")], Body::from(answer.to_string())).into_response()
+}
+
+/// The message of an error, followed by those of its sources.
+fn message(error: &(dyn Error + 'static)) -> String {
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use anyhow::Context as _;
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +20,7 @@ fn patching() -> Extension {
         .timeout_seconds(3)
         .ignoring_failures()
         .validate_topology("check", |request| match request.items.is_empty() {
-            true => Err("there is nothing to check".to_owned()),
+            true => Err("there is nothing to check".into()),
             false => Ok(()),
         })
         .lifecycle(Hook::BeforeClusterUpgrade, "gate", |request| match &*request.to_kubernetes_version {
@@ -151,4 +152,16 @@ fn an_extension_that_cannot_be_registered_is_refused() {
     ] {
         assert!(error.contains(words), "{error}");
     }
+}
+
+#[tokio::test]
+async fn the_message_of_a_failure_has_those_of_its_sources() {
+    // RH-23.4
+    let failing = Extension::new().validate_topology("check", |_| {
+        let size = "many".parse::<u32>().context("the variable size is not a number")?;
+        Err(format!("{size}").into())
+    });
+    let (_, answer) = call(failing, "validatetopology/check", &json!({"items": []}).to_string()).await;
+    let want = "the variable size is not a number: invalid digit found in string";
+    assert_eq!((&answer["status"], &answer["message"]), (&json!("Failure"), &json!(want)));
 }
