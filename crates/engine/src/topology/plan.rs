@@ -182,8 +182,8 @@ impl AppliedState {
         }
     }
 
-    /// Whether applying `sent` would change nothing, because it is what was applied the last time, and nothing else has
-    /// changed the object since. This is a fast path: a comparison gives the same.
+    /// Whether applying `sent` would change nothing: it was applied the last time, and nothing else has changed the
+    /// object since. A comparison gives the same, and takes longer.
     fn is_applied(&self, current: &Object, sent: &Object) -> bool {
         self.get(&current.reference()).is_some_and(|applied| {
             std::ptr::eq(applied.stored.as_ptr(), current) && applied.object.is_same_besides(sent, OF_SERVER)

@@ -381,7 +381,7 @@ async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_of_another_object_does_not_end_a_step() {
-    // MA-4.4
+    // DEC-115, MA-4.4
     const MACHINE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines/m/status";
     let cluster = ObjectKey::new("ns", "c");
     let node = |name: &str| {
