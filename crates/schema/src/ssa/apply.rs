@@ -266,6 +266,7 @@ impl ApplyEngine<'_> {
         let is_new = managers.is_empty() && live.as_object().is_some_and(Map::is_empty);
         let mut managers = self.settled(live, managers)?;
         let sent = field_set(config, self.0.schema).without(self.0.reset);
+        let has_fields = !sent.is_empty();
         let mut own = self.entry(ManagedOperation::Apply, sent.difference(&NEVER_OWNED));
         let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
         // Nothing to merge with.
@@ -286,9 +287,8 @@ impl ApplyEngine<'_> {
             }
             None => object,
         };
-        // A new object has at least an `apiVersion`, and no other managers.
-        let changed = is_new && object.get("apiVersion").is_some_and(Value::is_string)
-            || !self.conceded(live, &object, &mut managers, force)?.is_same();
+        // A new object has no other managers. One that is atomic as a whole has no fields, and counts as unchanged.
+        let changed = is_new && has_fields || !self.conceded(live, &object, &mut managers, force)?.is_same();
         own.time = match changed {
             true => Some(self.0.now.to_owned()),
             false => last.and_then(|last| last.time),

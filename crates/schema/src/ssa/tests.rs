@@ -423,6 +423,16 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn a_new_object_that_is_atomic_as_a_whole_has_no_fields() {
+    let properties = json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}}}});
+    let root = json!({"type": "object", "x-kubernetes-map-type": "atomic", "properties": properties});
+    let schema = MergeSchema::from_openapi(&root);
+    let request = ApplyRequest::new("ann", VERSION, NOW, &schema);
+    let applied = apply(None, &[], &object(&json!({"a": "1"})), &request, false).unwrap();
+    assert_eq!((applied.changed, applied.managers), (false, Vec::new()));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 

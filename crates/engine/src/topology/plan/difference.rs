@@ -116,8 +116,14 @@ impl Comparison<'_> {
         origins: &Origins,
     ) -> Result<ObjectDifference, Failure> {
         if self.applied.is_applied(current, sent) {
+            #[cfg(test)]
+            assert_eq!(self.compare_fields(current, sent, origins)?, ObjectDifference::none(), "{sent:?}");
             return Ok(ObjectDifference::none());
         }
+        self.compare_fields(current, sent, origins)
+    }
+
+    fn compare_fields(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<ObjectDifference, Failure> {
         let (recorded, compared) = (recorded(current)?, ComparedValues::new(current, sent));
         // This check works without a definition.
         if compared.is_as_applied(&recorded) {
@@ -150,7 +156,8 @@ impl Comparison<'_> {
     }
 
     /// The changes that applying the sent object would make, computed without a server; `recorded` are the entries of
-    /// the current object. With `is_tried`, a dry run follows, so values are not assumed to be normalized by a provider.
+    /// the current object. With `is_tried`, a dry run follows, so values are not assumed to be normalized by a
+    /// provider.
     fn compare_locally(
         &self,
         compared: &ComparedValues<'_>,
@@ -299,8 +306,8 @@ fn owners_by(
     managers
 }
 
-/// The recorded entries of an object's field managers. Entries of another version count as entries of this one if the object has
-/// all their fields, because the field names are equal then. No server converts the other entries.
+/// The recorded entries of an object's field managers. Entries of another version count as entries of this one if the
+/// object has all their fields, because the field names are equal then. No server converts the other entries.
 fn in_version(mut managers: Vec<ManagedFields>, version: &str, object: &Object) -> Vec<ManagedFields> {
     let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
     for entry in managers.iter_mut().filter(is_other) {
