@@ -30,8 +30,6 @@ use model::hub::{Object, label, paths};
 
 /// Finalizer of machine pools until their objects are gone.
 const FINALIZER: &str = "machinepool.cluster.x-k8s.io";
-/// Interval between attempts to delete Nodes.
-const NODE_PASS: Duration = Duration::from_secs(2);
 
 /// The next step: finalizer, owner and label, bootstrap data, infrastructure, Nodes, then the status.
 ///
@@ -140,7 +138,8 @@ fn delete_nodes(
     };
     match (waiting, left) {
         (Some(waiting), NodeDeletionTime::Remains(left)) => {
-            step.requeue_after(left.map_or(NODE_PASS, |left| left.min(NODE_PASS)));
+            // The deletion of a Node wakes its pool, and a failed one is retried with backoff.
+            left.into_iter().for_each(|left| step.requeue_after(left));
             waiting
         }
         _ => Ok(None),
