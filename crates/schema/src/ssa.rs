@@ -41,7 +41,8 @@ mod set;
 mod validate;
 
 pub use apply::{
-    AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, NotConverted, apply, update,
+    AppliedObject, ApplyRefused, ApplyRequest, Conflict, Convert, ConvertedObject, NotConverted, apply,
+    check_configuration, update,
 };
 pub use compare::FieldComparison;
 pub use difference::{

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 
@@ -28,6 +29,32 @@ use schema::field::{ErrorKind, enumerated};
 /// Clusters with equal inputs: the first represents all.
 type EqualClusters<'a> = Vec<&'a Arc<Cluster>>;
 
+/// The groups of equal Clusters of an edit, in the order in which they are compared.
+#[derive(Debug)]
+pub struct ClusterGroups<'a> {
+    groups: Vec<EqualClusters<'a>>,
+    /// The position of the next group to compare.
+    next: AtomicUsize,
+}
+
+impl<'a> ClusterGroups<'a> {
+    /// The number of groups, compared or not.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there is no Cluster to compare.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Takes the next group, with its position.
+    fn take(&self) -> Option<(usize, &EqualClusters<'a>)> {
+        let position = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((position, self.groups.get(position)?))
+    }
+}
+
 /// Problems of the objects of a Cluster.
 #[derive(Debug, Default)]
 pub struct Inspection {
@@ -44,11 +71,25 @@ type WatchedStates = (Vec<Option<WorkerState>>, ReplicaCounts);
 impl ImpactInputs {
     /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result immediately, with the number of
     /// Clusters that it represents. Groups of equal Clusters are compared first, in descending order of size.
-    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, ClusterImpact)) {
-        let [before, after] = [&self.before, &self.after]
-            .map(|facts| TopologySimulator::new(facts.clone(), options).at(now).until(stop.clone()));
+    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, add: impl FnMut(usize, ClusterImpact)) {
+        self.compare_groups(&self.groups(), options, now, stop, add);
+    }
+
+    /// Compares the Clusters that are left of `groups` as [`ImpactInputs::compare`] does. Several threads may share
+    /// them.
+    pub fn compare_groups(
+        &self,
+        groups: &ClusterGroups<'_>,
+        options: Options,
+        now: Timestamp,
+        stop: &Stop,
+        mut add: impl FnMut(usize, ClusterImpact),
+    ) {
+        let [before, after] = [&self.before, &self.after].map(|facts| {
+            TopologySimulator::new(facts.clone(), options).without_managed_fields().at(now).until(stop.clone())
+        });
         let sizes = self.sizes();
-        for twins in self.equal_clusters() {
+        while let Some((position, twins)) = groups.take() {
             if stop.is_due() {
                 return;
             }
@@ -62,6 +103,7 @@ impl ImpactInputs {
             if let Some(updater) = &self.updater {
                 mark(&mut change.rolls, updater);
             }
+            change.position = position;
             change.machines = twins.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
             add(twins.len(), change);
         }
@@ -128,6 +170,11 @@ impl ImpactInputs {
             Found::Yes(old) => machines(&old, cluster, &self.before),
             _ => 0,
         }
+    }
+
+    /// The Clusters to compare.
+    pub fn groups(&self) -> ClusterGroups<'_> {
+        ClusterGroups { groups: self.equal_clusters(), next: AtomicUsize::new(0) }
     }
 
     fn equal_clusters(&self) -> Vec<EqualClusters<'_>> {

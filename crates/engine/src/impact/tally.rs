@@ -9,6 +9,8 @@ use model::hub::ObjectKey;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterImpact {
     pub cluster: ObjectKey,
+    /// The position of its group among those that are compared.
+    pub position: usize,
     /// The rolls of all steps until the rollout is complete.
     pub rolls: Vec<Roll>,
     /// The topology could be computed before the edit, but not after it.
@@ -33,6 +35,7 @@ impl ClusterImpact {
     pub(super) fn none(cluster: ObjectKey) -> Self {
         ClusterImpact {
             cluster,
+            position: 0,
             rolls: Vec::new(),
             fails: false,
             is_known: true,
@@ -106,6 +109,36 @@ pub struct ImpactGroup {
     pub reasons: BTreeSet<(String, String)>,
 }
 
+/// The sums of an [`ImpactGroup`].
+#[derive(Clone, Debug, Default)]
+struct GroupSums {
+    clusters: usize,
+    example: First<ObjectKey>,
+    machines: ImpactCounts,
+}
+
+/// An example from the first of the groups that have one, which may be compared in any order.
+#[derive(Clone, Debug)]
+struct First<T>(Option<(usize, T)>);
+
+impl<T> Default for First<T> {
+    fn default() -> Self {
+        First(None)
+    }
+}
+
+impl<T> First<T> {
+    fn note(&mut self, position: usize, value: T) {
+        if self.0.as_ref().is_none_or(|(first, _)| position < *first) {
+            self.0 = Some((position, value));
+        }
+    }
+
+    fn get(&self) -> Option<&T> {
+        self.0.as_ref().map(|(_, value)| value)
+    }
+}
+
 /// The intermediate sums of an impact.
 #[derive(Clone, Debug)]
 pub struct Tally {
@@ -119,17 +152,21 @@ pub struct Tally {
     compared_machines: i64,
     /// Machines of compared Clusters that may also be replaced or removed but are not counted.
     uncounted: i64,
-    /// The reason for uncounted machines.
-    uncounted_because: Option<Uncounted>,
+    /// The reasons for uncounted machines: a failure, and others.
+    failure: First<Uncounted>,
+    uncounted_because: First<Uncounted>,
     affected: usize,
     machines: ImpactCounts,
-    groups: BTreeMap<BTreeSet<(String, String)>, ImpactGroup>,
+    /// By the kinds of objects that replace machines, with reasons.
+    groups: BTreeMap<BTreeSet<(String, String)>, GroupSums>,
     failing: usize,
-    fails: Option<ObjectKey>,
+    fails: First<ObjectKey>,
     unknown: usize,
+    /// The reason of the edit, or that of a Cluster.
     incomplete: Option<String>,
-    in_place: Option<String>,
-    endless: Option<(i64, i64)>,
+    incomplete_cluster: First<String>,
+    in_place: First<String>,
+    endless: First<(i64, i64)>,
 }
 
 /// The reason for uncounted machines.
@@ -204,70 +241,72 @@ impl Tally {
             compared: 0,
             compared_machines: 0,
             uncounted: 0,
-            uncounted_because: None,
+            failure: First::default(),
+            uncounted_because: First::default(),
             affected: 0,
             machines: ImpactCounts::default(),
             groups: BTreeMap::new(),
             failing: 0,
-            fails: None,
+            fails: First::default(),
             unknown: 0,
             incomplete,
-            in_place: None,
-            endless: None,
+            incomplete_cluster: First::default(),
+            in_place: First::default(),
+            endless: First::default(),
         }
     }
 
     /// Adds the impact on a Cluster and on equal ones.
     pub fn add(&mut self, clusters: usize, change: ClusterImpact) {
+        let position = change.position;
         self.compared += clusters;
         self.compared_machines = self.compared_machines.saturating_add(change.machines);
         if let Some(reason) = change.failure {
             self.uncounted = self.uncounted.saturating_add(change.machines);
-            if !matches!(self.uncounted_because, Some(Uncounted::Failure { .. })) {
-                self.uncounted_because = Some(Uncounted::Failure { cluster: change.cluster.clone(), reason });
-            }
+            self.failure.note(position, Uncounted::Failure { cluster: change.cluster.clone(), reason });
         }
         if change.fails {
             self.failing += clusters;
-            self.fails.get_or_insert(change.cluster);
+            self.fails.note(position, change.cluster);
             return;
         }
         if !change.is_known {
             self.unknown += clusters;
             return;
         }
-        self.incomplete = self.incomplete.take().or(change.incomplete);
+        if let Some(reason) = change.incomplete {
+            self.incomplete_cluster.note(position, reason);
+        }
         let count = ImpactCounts::from_rolls(&change.rolls);
         let times = i64::try_from(clusters).unwrap_or(i64::MAX);
         self.machines.add(count, times);
-        self.endless = self.endless.or(change.endless);
+        if let Some(endless) = change.endless {
+            self.endless.note(position, endless);
+        }
         if change.was_edited_in_pause {
             let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
             self.uncounted = self.uncounted.saturating_add(more);
-            self.uncounted_because.get_or_insert(Uncounted::Pause(change.cluster));
+            self.uncounted_because.note(position, Uncounted::Pause(change.cluster));
             return;
         }
         if count.is_least || count.removed_is_least {
             let more = change.machines.saturating_sub(count.gone().saturating_mul(times)).max(0);
             self.uncounted = self.uncounted.saturating_add(more);
-            self.uncounted_because.get_or_insert(Uncounted::Sizes);
+            self.uncounted_because.note(position, Uncounted::Sizes);
         }
         if !count.affects() {
             return;
         }
         self.affected += clusters;
-        let updater = change.rolls.iter().find_map(|roll| roll.in_place.clone());
-        self.in_place = self.in_place.take().or(updater);
+        if let Some(updater) = change.rolls.iter().find_map(|roll| roll.in_place.clone()) {
+            self.in_place.note(position, updater);
+        }
         let gone = change.rolls.iter().filter(|roll| ImpactCounts::from_rolls(std::slice::from_ref(*roll)).affects());
         let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
-        let group = self.groups.entry(reasons.clone()).or_insert_with(|| ImpactGroup {
-            clusters: 0,
-            example: change.cluster.clone(),
-            machines: ImpactCounts::default(),
-            reasons,
-        });
-        group.clusters += clusters;
-        group.machines.add(count, times);
+        let sums = self.groups.entry(reasons).or_default();
+        sums.clusters += clusters;
+        sums.machines.add(count, times);
+        sums.example.note(position, change.cluster);
     }
 
     /// The known impact; Clusters that were not compared count like the average of the others.
@@ -287,10 +326,15 @@ impl Tally {
             outdated: scale(of.outdated),
             ..of
         };
-        let mut groups: Vec<ImpactGroup> = self.groups.values().cloned().collect();
-        groups.iter_mut().for_each(|group| {
-            (group.clusters, group.machines) = (number(group.clusters), count(group.machines));
+        let groups = self.groups.iter().filter_map(|(reasons, sums)| {
+            Some(ImpactGroup {
+                clusters: number(sums.clusters),
+                example: sums.example.get()?.clone(),
+                machines: count(sums.machines),
+                reasons: reasons.clone(),
+            })
         });
+        let mut groups: Vec<ImpactGroup> = groups.collect();
         groups.sort_by(|one, other| {
             other.machines.gone().cmp(&one.machines.gone()).then_with(|| one.example.cmp(&other.example))
         });
@@ -301,18 +345,18 @@ impl Tally {
             subject: self.subject.clone(),
             clusters: self.clusters,
             at_most: certain.saturating_add(self.uncounted).saturating_add(left),
-            uncounted: self.uncounted_because.clone().or(late),
+            uncounted: self.failure.get().or(self.uncounted_because.get()).cloned().or(late),
             compared: self.compared,
             affected: number(self.affected),
             machines: count(self.machines),
             certain,
             groups,
             failing: number(self.failing),
-            fails: self.fails.clone(),
+            fails: self.fails.get().cloned(),
             unknown: number(self.unknown),
-            incomplete: self.incomplete.clone(),
-            in_place: self.in_place.clone(),
-            endless: self.endless,
+            incomplete: self.incomplete.as_ref().or(self.incomplete_cluster.get()).cloned(),
+            in_place: self.in_place.get().cloned(),
+            endless: self.endless.get().copied(),
         }
     }
 }
@@ -320,8 +364,9 @@ impl Tally {
 impl Impact {
     /// An unknown impact on a number of Clusters and their machines.
     pub fn unknown(subject: String, (clusters, machines): (usize, i64), reason: String) -> Self {
-        let uncounted_because = Some(Uncounted::Other(reason));
-        Tally { uncounted_because, ..Tally::new(subject, (clusters, machines), None) }.impact()
+        let mut tally = Tally::new(subject, (clusters, machines), None);
+        tally.uncounted_because.note(0, Uncounted::Other(reason));
+        tally.impact()
     }
 
     /// The completeness of the impact.

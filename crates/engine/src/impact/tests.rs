@@ -1,7 +1,8 @@
 //! What edits do to machines, on worlds of a class and its Clusters.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -167,6 +168,46 @@ fn equal_clusters_are_computed_once_and_those_that_differ_are_not_hidden() {
         sizes.push(clusters);
     });
     assert_eq!(sizes, [99, 1]);
+}
+
+#[test]
+fn threads_share_the_clusters_of_an_edit_and_the_impact_does_not_depend_on_the_first() {
+    let scene = with_clusters(&sized(), (0..39).map(|i| format!("c{i}")));
+    let edit = class_edit(&sized(), &with_file(&sized()));
+    let case = case(&scene, &edit).unwrap();
+    let (groups, changes) = (case.groups(), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                case.compare_groups(&groups, OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| {
+                    changes.lock().unwrap().push((clusters, change));
+                });
+            });
+        }
+    });
+    let mut changes = changes.into_inner().unwrap();
+    let compared: BTreeSet<usize> = changes.iter().map(|(_, change)| change.position).collect();
+    assert_eq!((changes.len(), groups.len(), compared), (40, 40, (0..40).collect()));
+    // Every Cluster is an example of something.
+    for (_, change) in &mut changes {
+        (change.incomplete, change.endless) = (Some(change.cluster.to_string()), Some((9, 1)));
+        change.fails = change.position % 2 == 1;
+        change.failure = (change.position > 5).then(|| change.cluster.to_string());
+        change.was_edited_in_pause = change.position % 4 == 2;
+        change.rolls.iter_mut().for_each(|roll| roll.in_place = Some(change.cluster.to_string()));
+    }
+    let impacts = [false, true].map(|is_reversed| {
+        changes.sort_by_key(|(_, change)| change.position);
+        if is_reversed {
+            changes.reverse();
+        }
+        let mut tally = case.tally();
+        changes.iter().for_each(|(clusters, change)| tally.add(*clusters, change.clone()));
+        tally.impact()
+    });
+    assert_eq!(impacts[0], impacts[1]);
+    let [Impact { fails, in_place, uncounted, endless, .. }, _] = &impacts;
+    assert!(fails.is_some() && in_place.is_some() && uncounted.is_some() && endless.is_some());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{ContractRef, ObjectKey};
 use golang::json::Weight;
+use schema::ssa;
 use shared::SharedParts;
 pub use shared::SharedValues;
 
@@ -106,6 +107,11 @@ impl Object {
                 true => is_same_value(&one.value, &other.value, metadata) && one.shared == other.shared,
                 false => is_same_value(&one.to_value(), &other.to_value(), metadata),
             }
+    }
+
+    /// Whether the object consists of what is at and above these paths, see [`ssa::is_reduced`].
+    pub fn is_reduced(&self, allowed: &[&[&str]]) -> bool {
+        ssa::is_reduced(&self.0.value, allowed) && self.0.shared.are_at(allowed)
     }
 }
 
@@ -398,20 +404,17 @@ impl Object {
 
     /// The members of the object at a dotted path, where what is at the path `changed` is about to change.
     fn members_restored_at(&mut self, path: &str, changed: &str) -> Result<&mut Map<String, Value>, WrongType> {
-        let object = format!("{} {}", self.kind(), self.name());
+        if let Some(found) = obstacle(self.restored(changed), path) {
+            let object = format!("{} {}", self.kind(), self.name());
+            return Err(WrongType { object, path: path.to_owned(), wanted: "an object", found });
+        }
         let mut here = self.restored(changed);
-        for name in path.split('.').filter(|_| !path.is_empty()) {
+        for name in names(path).filter(|_| !path.is_empty()) {
             let next = here.entry(name).or_insert(Value::Null);
             if next.is_null() {
                 *next = Value::Object(Map::new());
             }
-            here = match next {
-                Value::Object(members) => members,
-                other => {
-                    let (wanted, found) = ("an object", type_of(other));
-                    return Err(WrongType { object, path: path.to_owned(), wanted, found });
-                }
-            };
+            here = next.as_object_mut().expect("other values are obstacles");
         }
         Ok(here)
     }
@@ -431,6 +434,19 @@ impl Object {
         let object = format!("{} {}", self.kind(), self.key());
         WrongType { object, path: path.to_owned(), wanted, found: type_of(value) }
     }
+}
+
+/// The first value on a dotted path that is neither absent nor an object, by its type.
+fn obstacle(members: &Map<String, Value>, path: &str) -> Option<&'static str> {
+    let mut here = members;
+    for name in names(path).filter(|_| !path.is_empty()) {
+        match here.get(name)? {
+            Value::Object(members) => here = members,
+            Value::Null => return None,
+            other => return Some(type_of(other)),
+        }
+    }
+    None
 }
 
 /// The names of a dotted path. Paths are short, so a bytewise scan is faster than a search for the separator.
@@ -568,6 +584,13 @@ mod tests {
             assert_eq!((one.at(path), one.read(path)), (plain.at(path), plain.read(path)), "{path}");
         }
         assert_eq!(one.read("spec.a.b.c"), plain.read("spec.a.b.c"));
+        let (kept, named): (&[&[&str]], _) = (&[&["apiVersion"], &["kind"], &["spec"]], ["metadata", "name"]);
+        for (more, is_all) in [(&["metadata"][..], true), (&named, false), (&["metadata", "managedFields"], false)] {
+            let allowed = [kept, &[more]].concat();
+            assert_eq!((one.is_reduced(&allowed), plain.is_reduced(&allowed)), (is_all, is_all), "{more:?}");
+        }
+        let all_of_metadata = [&["metadata", "managedFields"][..], &named, &["apiVersion"], &["kind"]];
+        assert!(one.is_reduced(&[&all_of_metadata[..], &[&["spec"]]].concat()) && !one.is_reduced(&all_of_metadata));
         assert_eq!((one.members(), &*two.to_value()), (plain.members(), other.as_ref()));
         assert_eq!(Value::from(one.clone()), value("a"));
         let edits: [fn(&mut Object); 9] = [

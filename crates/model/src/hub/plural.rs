@@ -26,14 +26,19 @@ fn by_ending(word: &str) -> Option<String> {
     let unchanged = UNCHANGED.iter().rev().map(|word| (*word, *word));
     let pairs = DICTIONARY.iter().rev().copied().chain(unchanged).chain(ENDINGS.iter().copied());
     for (singular, plural) in pairs {
-        if word.ends_with(plural) {
+        if has_ending(word, plural) {
             return Some(word.to_owned());
         }
-        if let Some(stem) = word.strip_suffix(singular) {
-            return Some(format!("{stem}{plural}"));
+        if has_ending(word, singular) {
+            return Some(format!("{}{plural}", word.strip_suffix(singular)?));
         }
     }
     None
+}
+
+/// Whether a word has an ending. Most endings differ in the last letter, and there are many.
+fn has_ending(word: &str, ending: &str) -> bool {
+    word.as_bytes().last() == ending.as_bytes().last() && word.ends_with(ending)
 }
 
 /// Kinds that are only an abbreviation ending in S: their established plural is malformed (CT-2.9).

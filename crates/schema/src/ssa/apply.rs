@@ -158,14 +158,9 @@ pub fn apply(
     force: bool,
 ) -> Result<AppliedObject, ApplyRefused> {
     static NO_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
-    let typed = |what: &str, object: &Value, repetitions| {
-        validate(object, &request.schema.0, repetitions).map_err(|wrong| {
-            ApplyRefused::Misshapen(format!("failed to create typed {what} object ({}): {wrong}", identity(config)))
-        })
-    };
-    typed("patch", config, Repetitions::Refused)?;
+    check_configuration(config, request.schema)?;
     if let Some(live) = live {
-        typed("live", live, Repetitions::Allowed)?;
+        check_type("live", live, config, request.schema, Repetitions::Allowed)?;
     }
     let writes = ApplyEngine(request);
     let managers = match live {
@@ -188,6 +183,26 @@ pub fn apply(
     };
     refresh(&mut applied, config);
     Ok(applied)
+}
+
+/// Checks that a configuration can be applied to a new object, which is then equal to it.
+///
+/// # Errors
+/// [`ApplyRefused::Misshapen`] when the configuration does not match the schema.
+pub fn check_configuration(config: &Value, schema: &MergeSchema) -> Result<(), ApplyRefused> {
+    check_type("patch", config, config, schema, Repetitions::Refused)
+}
+
+fn check_type(
+    what: &str,
+    object: &Value,
+    config: &Value,
+    schema: &MergeSchema,
+    repetitions: Repetitions,
+) -> Result<(), ApplyRefused> {
+    validate(object, &schema.0, repetitions).map_err(|wrong| {
+        ApplyRefused::Misshapen(format!("failed to create typed {what} object ({}): {wrong}", identity(config)))
+    })
 }
 
 /// The entries after a write other than apply: the changed fields belong to the manager.

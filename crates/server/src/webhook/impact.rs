@@ -36,6 +36,14 @@ use schema::field::{FieldError, Warning, shortened};
 /// Maximum number of worker sets of a Cluster whose size is summed up on an async thread, in less than a millisecond.
 const FEW_SETS: usize = 500;
 
+/// Minimum number of different Clusters for each thread that helps to compare them: a thread of low priority may be late
+/// with its last one.
+const MANY_CLUSTERS: usize = 16;
+
+/// The nice value of helping threads: a tenth of the processor time of other threads that want to run.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
 /// Number of remembered edits, so that none is counted twice.
 const LATEST: usize = 256;
 
@@ -52,6 +60,8 @@ pub(super) struct Assessor {
     unknown: UnknownImpact,
     /// Shared fairly by users, and for each user by namespaces.
     threads: FairQueue<String>,
+    /// The number of other threads that help with an edit of many Clusters.
+    helpers: usize,
     /// The latest edits that were counted.
     latest: Mutex<VecDeque<EditId>>,
     metrics: Arc<Metrics>,
@@ -130,6 +140,7 @@ impl Assessor {
         let limit = SizeLimit::for_text(settings.computation_limit);
         let breaking = breaking(settings.dependents);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = (cores / 2).max(1);
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
         Assessor {
             options: Options::new(settings.gates.runtime_sdk).within(limit),
@@ -138,7 +149,8 @@ impl Assessor {
             time: limits.impact,
             max_replaced_machines: limits.max_replaced_machines,
             unknown: limits.unknown_impact,
-            threads: FairQueue::new((cores / 2).max(1), limits.aside_queue, waiting),
+            threads: FairQueue::new(threads, limits.aside_queue, waiting),
+            helpers: cores / threads - 1,
             latest: Mutex::default(),
             metrics,
             announcer: None,
@@ -407,10 +419,13 @@ impl Assessor {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
         let (_gone, stop) = stop_at(ends);
         let compare = {
-            let (options, prepared, tally) = (self.options, prepared.clone(), tally.clone());
+            let (options, prepared, tally, helpers) = (self.options, prepared.clone(), tally.clone(), self.helpers);
             on_thread(turn, move || {
-                let add = |clusters, change| locked(&tally).add(clusters, change);
-                prepared.case.compare(options, Timestamp::now(), &stop, add);
+                let (now, groups) = (Timestamp::now(), prepared.case.groups());
+                with_helpers(helpers.min(groups.len() / MANY_CLUSTERS), || {
+                    let add = |clusters, change| locked(&tally).add(clusters, change);
+                    prepared.case.compare_groups(&groups, options, now, &stop, add);
+                });
                 if stop.is_due() { Checks::default() } else { prepared.case.checks(options, &stop) }
             })
         };
@@ -465,6 +480,31 @@ fn of_copy(answer: &Answer) -> Option<Warning> {
 fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Runs work on this thread and on helping ones of low priority, until it ends on all of them.
+fn with_helpers(helpers: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Without the help, the work takes longer.
+            let _ = std::thread::Builder::new().name("impact-helper".to_owned()).spawn_scoped(scope, || {
+                give_way();
+                work();
+            });
+        }
+        work();
+    });
+}
+
+/// Lowers the priority of this thread, so that it takes little time from others, which serve reviews.
+#[cfg(target_os = "linux")]
+fn give_way() {
+    // `None` is the calling thread on Linux. With the usual priority, the work delays others a little more.
+    let _ = rustix::process::setpriority_process(None, NICE);
+}
+
+/// Threads have no separate priority here.
+#[cfg(not(target_os = "linux"))]
+fn give_way() {}
 
 /// Runs work on a blocking thread, which keeps its permit until the work ends.
 async fn on_thread<T: Send + 'static>(

@@ -237,7 +237,7 @@ impl Comparison<'_> {
         }
         let stored = completed(current.clone(), Some(&definition));
         // Merge errors are reported elsewhere.
-        let Ok(result) = merged(Some(&stored.to_value()), managers, sent, schema) else { return };
+        let Ok(result) = merged(&stored.to_value(), managers, sent, schema) else { return };
         let result = completed(result, Some(&definition));
         let confirmed = ssa::changes(&stored.to_value(), &result.to_value(), schema, UNCOMPARED);
         changes.retain(|change| is_edited(change, &confirmed));
@@ -327,20 +327,41 @@ pub(super) enum MergeError {
     NoObject { found: &'static str },
 }
 
-/// The result of applying `sent` to an object, or to none.
+/// The result of applying `sent` to an object, with the entries of its field managers.
 ///
 /// # Errors
 /// The reason for which a server would refuse to apply it.
-pub(super) fn merged(
+pub(super) fn applied(
     live: Option<&Value>,
     managers: &[ManagedFields],
     sent: &Object,
     schema: &MergeSchema,
-) -> Result<Object, MergeError> {
+) -> Result<(Value, Vec<ManagedFields>), MergeError> {
     let request = ssa::ApplyRequest::new(MANAGER, sent.api_version(), NOW, schema);
-    let applied = ssa::apply(live, managers, &sent.to_value(), &request, true);
-    let ssa::AppliedObject { object, managers, .. } = applied?;
-    Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| MergeError::NoObject { found })
+    let ssa::AppliedObject { object, managers, .. } = ssa::apply(live, managers, &sent.to_value(), &request, true)?;
+    Ok((object, managers))
+}
+
+/// The result of applying `sent` to an object. Its `managedFields` stay as they are.
+///
+/// # Errors
+/// See [`applied`].
+pub(super) fn merged(
+    live: &Value,
+    managers: &[ManagedFields],
+    sent: &Object,
+    schema: &MergeSchema,
+) -> Result<Object, MergeError> {
+    let (object, _) = applied(Some(live), managers, sent, schema)?;
+    object_from(object)
+}
+
+/// The object with this value.
+///
+/// # Errors
+/// When the value is not an object.
+pub(super) fn object_from(value: Value) -> Result<Object, MergeError> {
+    Object::try_from(value).map_err(|found| MergeError::NoObject { found })
 }
 
 /// The merge structure of an object. Without a definition, it is derived from the field owners, and other lists are
@@ -396,7 +417,7 @@ pub fn sent(desired: &Object) -> Result<Object, Failure> {
             ignored.push(PORT);
         }
     }
-    if ignored.is_empty() && ssa::is_reduced(&desired.to_value(), ssa::SENT) {
+    if ignored.is_empty() && desired.is_reduced(ssa::SENT) {
         return Ok(desired.clone());
     }
     let reduced: Value = ssa::reduce(&desired.to_value(), ssa::SENT, &ignored);

@@ -15,6 +15,7 @@ use super::rolls::{default_replicas, notes, rolls};
 use super::{AppliedState, ChangedField, Plan, PlanStep, Roll, StepAction, TopologyPart, postponed_replacements};
 use crate::topology::holds::{HeldPart, HeldReason, PausedBy};
 use crate::topology::hooks::{Deletion, HookCaller, HookTracker};
+use crate::topology::name_independence::is_name_independent;
 use crate::topology::patches::Trace;
 use crate::topology::refusals::{CheckedObject, Checks, has_schema};
 use crate::topology::upgrade::Tracker;
@@ -22,7 +23,7 @@ use crate::topology::{Computation, Failure, Interrupted, ObservedState, Options}
 use golang::fnv;
 use golang::json::Weight;
 use model::hub::names::DeterministicNames;
-use model::hub::{Cluster, Object, ObjectKey, SharedValues, annotation, label};
+use model::hub::{Cluster, Hook, Object, ObjectKey, SharedValues, annotation, label};
 use model::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
     PlannedVersions, Record, World, settle,
@@ -68,6 +69,8 @@ pub struct TopologySimulator {
     /// The deadline, at which an incomplete rollout ends.
     stop: Stop,
     lease: SharedLease,
+    /// Whether the objects that it writes have no `managedFields`.
+    pub(super) omits_managed_fields: bool,
     /// Slots whose objects it has written.
     pub(super) shared: SharedValues,
     /// Whether every step of an upgrade has a separate plan, for comparisons in tests.
@@ -104,6 +107,8 @@ pub struct Rollout {
     pub checks: Checks,
     /// The weight of all objects that its plans write.
     written: Weight,
+    /// Whether the next plan has no steps.
+    is_last: bool,
     /// Why the rollout ended before it was complete.
     pub failure: Option<Failure>,
 }
@@ -138,6 +143,7 @@ impl TopologySimulator {
             extensions: None,
             stop: Stop::never(),
             lease: SharedLease::default(),
+            omits_managed_fields: false,
             shared: SharedValues::default(),
             #[cfg(test)]
             is_one_by_one: false,
@@ -172,6 +178,13 @@ impl TopologySimulator {
     #[must_use]
     pub fn leasing(self, lease: SharedLease) -> Self {
         TopologySimulator { lease, ..self }
+    }
+
+    /// The same world, whose objects are written by topologies alone: the fields of each are those that were applied
+    /// (DEC-43), so `managedFields` are not needed.
+    #[must_use]
+    pub fn without_managed_fields(self) -> Self {
+        TopologySimulator { omits_managed_fields: true, ..self }
     }
 
     /// Whether extensions are called. They are sent Clusters, which are among the objects then.
@@ -302,6 +315,12 @@ impl TopologySimulator {
             if let Some(failure) = failure {
                 return Err(failure);
             }
+            if outcome.is_last {
+                #[cfg(test)]
+                self.assert_that_no_step_is_left(cluster);
+                outcome.held.append(&mut outcome.paused);
+                return Ok(());
+            }
             if is_certain && outcome.tracker.has_queue() {
                 is_certain = self.go_ahead(cluster, &mut rotations, outcome)?;
             }
@@ -400,10 +419,38 @@ impl TopologySimulator {
     fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Rollout) -> Result<Round, Failure> {
         match self.steps(cluster, world, outcome)? {
             Some(PlannedSteps { steps, observed, failure }) => {
+                outcome.is_last = failure.is_none() && self.is_last(&steps, &observed, outcome);
                 Ok(Round { failure, ..self.round(steps, &observed, world, outcome) })
             }
             None => Ok(Round::default()),
         }
+    }
+
+    /// Whether the objects have their desired state after these steps: nothing waits for another step, and no step
+    /// changes what the desired state is computed from. Another plan gives the same, and takes as long as this one.
+    fn is_last(&self, steps: &[PlanStep], observed: &ObservedState, outcome: &Rollout) -> bool {
+        let Rollout { tracker, held, .. } = outcome;
+        let blueprint = &observed.blueprint;
+        // The Cluster before the steps, and the hooks after them.
+        let is_upgrading = blueprint.cluster.annotation(annotation::UPGRADE_STEP).is_some()
+            || tracker.hooks.pending().iter().any(|hook| hook != Hook::AfterControlPlaneInitialized.name())
+            || steps.iter().any(|step| step.changes.iter().any(ChangedField::is_version));
+        let has = |action: StepAction| steps.iter().any(|step| step.action == action);
+        // Servers and extensions may answer otherwise.
+        self.server.is_none()
+            && !self.calls_extensions()
+            && held.is_empty()
+            && tracker.is_complete()
+            && !is_upgrading
+            && !has(StepAction::Create)
+            && (!has(StepAction::Rotate) || is_name_independent(&blueprint.class))
+    }
+
+    #[cfg(test)]
+    fn assert_that_no_step_is_left(&self, cluster: &ObjectKey) {
+        let mut next = Rollout::default();
+        let round = self.plan(cluster, &mut next).unwrap();
+        assert_eq!((round.steps, round.failure, next.held), (Vec::new(), None, Vec::new()));
     }
 
     /// The steps of a plan; none for a Cluster that is skipped as a whole.

@@ -31,7 +31,7 @@ impl Comparison<'_> {
         let managers = owners(current, self.applied.get(&current.reference()), sent, &structure)?;
         let stored = completed(current.clone(), Some(&definition));
         // Merge errors are reported elsewhere.
-        let Ok(result) = merged(Some(&stored.to_value()), &managers, sent, &structure) else { return Ok(()) };
+        let Ok(result) = merged(&stored.to_value(), &managers, sent, &structure) else { return Ok(()) };
         let result = completed(result, Some(&definition));
         match denied(rules, &result.to_value(), &stored.to_value()) {
             None => Ok(()),

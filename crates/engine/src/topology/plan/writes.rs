@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::difference::{merged, owners, schema};
+use super::difference::{MergeError, applied, object_from, owners, schema};
 use super::rolls::{defaulted, owner};
 use super::{LastApplied, OF_SERVER, PlanStep, TopologyPart, TopologySimulator, uid};
 use crate::topology::Failure;
@@ -15,7 +15,7 @@ use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef, label, paths};
 use model::rollouts::RolloutOwner;
 use model::world::{Found, Record, Selection, World};
-use schema::ssa;
+use schema::ssa::{self, ManagedFields};
 
 impl TopologySimulator {
     pub(super) fn carry_out(&mut self, cluster: &ObjectKey, step: &PlanStep) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ impl TopologySimulator {
     }
 
     /// Writes the object of a step like a server: adopts an existing object of the name, keeps fields of other
-    /// managers, and updates `managedFields` (RS-13, DEC-36, DEC-43).
+    /// managers, and updates `managedFields` unless they are omitted (RS-13, DEC-36, DEC-43).
     ///
     /// # Errors
     /// When the object cannot be applied.
@@ -87,12 +87,29 @@ impl TopologySimulator {
         schema: &ssa::MergeSchema,
     ) -> Result<Object, Failure> {
         let before = world.object(reference);
-        let (live, managers) = match &before {
-            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, schema)?),
-            _ => (None, Vec::new()),
+        let merged = match &before {
+            Found::Yes(live) => {
+                let managers = owners(live, self.applied.get(reference), sent, schema)?;
+                self.applied_by(Some(&live.to_value()), &managers, sent, schema)
+            }
+            // The object is equal to the configuration.
+            _ if self.omits_managed_fields => {
+                ssa::check_configuration(&sent.to_value(), schema).map(|()| sent.clone()).map_err(MergeError::from)
+            }
+            _ => self.applied_by(None, &[], sent, schema),
         };
-        merged(live.map(|live| live.to_value()).as_deref(), &managers, sent, schema)
-            .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
+        merged.map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
+    }
+
+    fn applied_by(
+        &self,
+        live: Option<&Value>,
+        managers: &[ManagedFields],
+        sent: &Object,
+        schema: &ssa::MergeSchema,
+    ) -> Result<Object, MergeError> {
+        let (object, managers) = applied(live, managers, sent, schema)?;
+        object_from(if self.omits_managed_fields { object } else { ssa::with_managers(object, &managers) })
     }
 
     /// Applies the effects of the provider and the machine controllers after a step.

@@ -73,6 +73,15 @@ impl SharedParts {
         self.parts().any(|((member, inner), _)| inner.is_some() && path == member)
     }
 
+    /// Whether all shared parts are at or below these paths.
+    pub(super) fn are_at(&self, paths: &[&[&str]]) -> bool {
+        self.parts().all(|((member, inner), _)| {
+            let place = [Some(member), inner];
+            let place = || place.into_iter().flatten();
+            paths.iter().any(|path| path.len() <= place().count() && path.iter().copied().eq(place().take(path.len())))
+        })
+    }
+
     /// Puts the shared parts back into the rest of their object.
     pub(super) fn put_into(&self, value: &mut Value) {
         for (place, part) in self.parts() {

@@ -25,6 +25,19 @@ mod size;
 const FIELD: &str = "metadata.annotations[topologist.dev/approved-impact]";
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
 
+#[test]
+#[cfg(target_os = "linux")]
+fn helping_threads_work_at_the_same_time_and_give_way_to_others() {
+    let (all_are_there, priorities) = (std::sync::Barrier::new(3), Mutex::new(Vec::new()));
+    with_helpers(2, || {
+        all_are_there.wait();
+        priorities.lock().unwrap().push(rustix::process::getpriority_process(None).unwrap());
+    });
+    let mut priorities = priorities.into_inner().unwrap();
+    priorities.sort_unstable();
+    assert!(priorities.len() == 3 && priorities[1..] == [NICE, NICE] && priorities[0] < NICE, "{priorities:?}");
+}
+
 /// Cluster `blade` with 3 + 4 machines, in a class that reviews let through.
 fn scene() -> Scene {
     let worker = "/spec/topology/workers/machineDeployments/0";
