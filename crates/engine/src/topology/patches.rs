@@ -66,25 +66,25 @@ pub fn apply(
     let compiled = class.compiled(|object| CompiledPatches::compile(object, class.variables().as_deref()));
     let cluster = items::cluster_as_holder(blueprint);
     let items = items::collect(blueprint, contract, desired, &cluster)?;
-    let scopes = Scopes::new(blueprint, desired, compiled.expressions, compiled.sources);
-    let growth = Growth { before: blueprint.size(), sum: Weight::default(), notes: 0 };
-    let mut run = PatchRun {
-        blueprint,
-        world,
-        options,
-        scopes,
-        items,
-        allowance: PatchAllowance::default(),
-        growth,
-        trace: Trace::default(),
+    let (items, mut trace) = {
+        let mut run = PatchRun {
+            blueprint,
+            world,
+            options,
+            scopes: Scopes::new(blueprint, desired, compiled.expressions, compiled.sources),
+            items,
+            allowance: PatchAllowance::default(),
+            growth: Growth { before: blueprint.size(), sum: Weight::default(), notes: 0 },
+            trace: Trace::default(),
+        };
+        for (position, patch) in compiled.patches.iter().enumerate() {
+            run.patch(position, patch)?;
+        }
+        for (position, patch) in compiled.patches.iter().enumerate() {
+            run.validate(position, patch)?;
+        }
+        (run.items, run.trace)
     };
-    for (position, patch) in compiled.patches.iter().enumerate() {
-        run.patch(position, patch)?;
-    }
-    for (position, patch) in compiled.patches.iter().enumerate() {
-        run.validate(position, patch)?;
-    }
-    let PatchRun { items, mut trace, .. } = run;
     let changed = items.into_iter().filter_map(|mut item| {
         let document = item.document.take().filter(|document| document.is_changed)?;
         let uncopied = copy_back::uncopied(item.slot, &document, || item.unpatched());
@@ -106,11 +106,11 @@ pub fn apply(
 }
 
 /// One computation of the patches of a class for a Cluster.
-struct PatchRun<'a> {
+struct PatchRun<'a, 's> {
     blueprint: &'a Blueprint,
     world: &'a World,
     options: &'a Options,
-    scopes: Scopes<'a>,
+    scopes: Scopes<'s>,
     items: Vec<TemplateItem<'a>>,
     /// The remaining budget of all extension patches together.
     allowance: PatchAllowance,
@@ -130,7 +130,7 @@ struct Growth {
 /// The weight of a note about a skipped definition, which exists once.
 const NOTE: Weight = Weight { text: 0, memory: 40 };
 
-impl PatchRun<'_> {
+impl PatchRun<'_, '_> {
     /// Generates and applies one patch (PE-07, PE-11).
     fn patch(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let fail = |problem: &str| {

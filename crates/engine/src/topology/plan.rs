@@ -182,12 +182,9 @@ impl AppliedState {
         }
     }
 
-    /// Whether applying `sent` would change nothing: it was applied the last time, and nothing else has changed the
-    /// object since. A comparison gives the same, and takes longer.
-    fn is_applied(&self, current: &Object, sent: &Object) -> bool {
-        self.get(&current.reference()).is_some_and(|applied| {
-            std::ptr::eq(applied.stored.as_ptr(), current) && applied.object.is_same_besides(sent, OF_SERVER)
-        })
+    /// The fields that were applied to an object the last time, if nothing else has changed the object since.
+    fn of_unchanged(&self, current: &Object) -> Option<&LastApplied> {
+        self.get(&current.reference()).filter(|applied| std::ptr::eq(applied.stored.as_ptr(), current))
     }
 
     fn remove(&mut self, object: &ObjectRef) {

@@ -3,6 +3,9 @@
 //! Kinds are lower-cased as a whole, which hides word boundaries: the rules look at endings, and some plurals are
 //! surprising. Providers follow the same convention, so these are kept.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::LazyLock;
+
 /// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`. The first match among irregular words,
 /// known plurals and endings counts (CT-2.4), with surprising results for some kinds (CT-2.8).
 pub fn plural(kind: &str) -> String {
@@ -10,11 +13,10 @@ pub fn plural(kind: &str) -> String {
     if ABBREVIATIONS.contains(&&*word) {
         return word + "es";
     }
-    let entries = || DICTIONARY.iter().chain(EXACT);
-    if let Some((_, plural)) = entries().find(|(singular, _)| *singular == word) {
+    if let Some(plural) = SINGULARS.get(&*word) {
         return (*plural).to_owned();
     }
-    if UNCHANGED.contains(&&*word) || entries().any(|(_, plural)| *plural == word) {
+    if UNCHANGED.contains(&&*word) || PLURALS.contains(&*word) {
         return word;
     }
     by_ending(&word).unwrap_or_else(|| if word.ends_with('s') { word } else { word + "s" })
@@ -22,24 +24,36 @@ pub fn plural(kind: &str) -> String {
 
 /// The plural by the first matching ending (CT-2.5).
 fn by_ending(word: &str) -> Option<String> {
-    // Later entries of the dictionary precede earlier ones, and all precede the general endings.
-    let unchanged = UNCHANGED.iter().rev().map(|word| (*word, *word));
-    let pairs = DICTIONARY.iter().rev().copied().chain(unchanged).chain(ENDINGS.iter().copied());
-    for (singular, plural) in pairs {
-        if has_ending(word, plural) {
+    for (singular, plural) in ENDINGS_BY_LETTER.get(word.as_bytes().last()?)? {
+        if word.ends_with(plural) {
             return Some(word.to_owned());
         }
-        if has_ending(word, singular) {
-            return Some(format!("{}{plural}", word.strip_suffix(singular)?));
+        if let Some(stem) = word.strip_suffix(singular) {
+            return Some(format!("{stem}{plural}"));
         }
     }
     None
 }
 
-/// Whether a word has an ending. Most endings differ in the last letter, and there are many.
-fn has_ending(word: &str, ending: &str) -> bool {
-    word.as_bytes().last() == ending.as_bytes().last() && word.ends_with(ending)
-}
+/// Irregular plurals by their words. The first entry of a word counts.
+static SINGULARS: LazyLock<HashMap<&str, &str>> =
+    LazyLock::new(|| EXACT.iter().rev().chain(DICTIONARY.iter().rev()).copied().collect());
+
+static PLURALS: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| DICTIONARY.iter().chain(EXACT).map(|(_, plural)| *plural).collect());
+
+/// Endings of words and of plurals by their last letter, in the order in which they are tried.
+static ENDINGS_BY_LETTER: LazyLock<HashMap<u8, Vec<(&str, &str)>>> = LazyLock::new(|| {
+    // Later entries of the dictionary precede earlier ones, and all precede the general endings.
+    let unchanged = UNCHANGED.iter().rev().map(|word| (*word, *word));
+    let pairs = DICTIONARY.iter().rev().copied().chain(unchanged).chain(ENDINGS.iter().copied());
+    let mut by_letter = HashMap::<u8, Vec<_>>::new();
+    for (singular, plural) in pairs {
+        let letters: BTreeSet<u8> = [singular, plural].iter().filter_map(|ending| ending.bytes().last()).collect();
+        letters.into_iter().for_each(|letter| by_letter.entry(letter).or_default().push((singular, plural)));
+    }
+    by_letter
+});
 
 /// Kinds that are only an abbreviation ending in S: their established plural is malformed (CT-2.9).
 const ABBREVIATIONS: [&str; 8] = ["aws", "css", "dns", "https", "ips", "os", "tls", "vms"];

@@ -141,6 +141,13 @@ impl PreservedValue {
     /// Restores the value.
     fn restore(&self, object: &mut Object) -> Result<(), WrongType> {
         let Some(map) = self.map else { return object.set(self.name, self.value.clone()) };
+        // Patches seldom change it.
+        let is_kept = |entries: &Map<String, Value>| {
+            entries.get(self.name) == Some(&self.value) && entries.values().all(Value::is_string)
+        };
+        if object.members_at(map)?.is_some_and(is_kept) {
+            return Ok(());
+        }
         object.texts(map)?;
         let mut entries = match object.remove(map) {
             Some(Value::Object(entries)) => entries,

@@ -53,7 +53,7 @@ fn listed(variables: Vec<NamedVariable<'_>>) -> Vec<RequestVariable<'_>> {
     variables.into_iter().map(|(name, value)| RequestVariable { name, value }).collect()
 }
 
-impl PatchRun<'_> {
+impl PatchRun<'_, '_> {
     /// Calls the extension of a patch to generate patches, and applies them.
     pub(super) fn generate(
         &mut self,

@@ -29,7 +29,7 @@ enum EnabledIf {
     Wrong(String),
 }
 
-impl PatchRun<'_> {
+impl PatchRun<'_, '_> {
     /// Generates and applies the definitions of a patch. Errors are collected over all items (PE-18).
     pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let mut errors = Vec::new();

@@ -1,6 +1,6 @@
 //! The variables of patches: those of the topology, overrides of its parts, and builtin variables (BV).
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -33,10 +33,13 @@ struct VariableScope<'a> {
     /// Overrides in their order (PE-10).
     overrides: Vec<(&'a str, Value)>,
     /// An object with the member of `builtin` for the part; `None` for the infrastructure cluster (BV-03).
-    builtin: Option<Value>,
+    builtin: PartBuiltin<'a>,
     /// Merged variables by [`Visible::number`] (PE-15).
     merged: Vec<OnceCell<Value>>,
 }
+
+/// The builtin variables of a part. Few patches read them.
+type PartBuiltin<'a> = LazyCell<Option<Value>, Box<dyn FnOnce() -> Option<Value> + 'a>>;
 
 /// Identifies the scope of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,13 +60,13 @@ pub(super) type NamedVariable<'s> = (&'s str, &'s Value);
 
 impl<'a> Scopes<'a> {
     /// The variables of a topology; `expressions` and `sources` are the numbers of the class.
-    pub(super) fn new(blueprint: &'a Blueprint, desired: &Desired, expressions: usize, sources: usize) -> Self {
+    pub(super) fn new(blueprint: &'a Blueprint, desired: &'a Desired, expressions: usize, sources: usize) -> Self {
         let topology = blueprint.topology();
-        let infrastructure = VariableScope::new(&[], None, sources);
+        let infrastructure = VariableScope::new(&[], || None, sources);
         let replicas = topology.control_plane.replicas;
         let control_plane = VariableScope::new(
             &topology.control_plane.variables.overrides,
-            Some(json!({"controlPlane": control_plane(&desired.control_plane, replicas)})),
+            move || Some(json!({"controlPlane": control_plane(&desired.control_plane, replicas)})),
             sources,
         );
         let overrides: BTreeMap<(WorkerKind, &str), &'a [VariableValue]> = {
@@ -86,7 +89,7 @@ impl<'a> Scopes<'a> {
                 WorkerKind::MachineDeployment => "machineDeployment",
                 WorkerKind::MachinePool => "machinePool",
             };
-            VariableScope::new(overrides, Some(json!({member: worker(desired)})), sources)
+            VariableScope::new(overrides, move || Some(json!({member: worker(desired)})), sources)
         });
         Scopes {
             global: parsed(&topology.variables),
@@ -124,7 +127,7 @@ impl<'a> Scopes<'a> {
                 }
             }
             let mut builtin = self.builtin.clone();
-            if let (Value::Object(members), Some(Value::Object(own))) = (&mut builtin, &scope.builtin) {
+            if let (Value::Object(members), Some(Value::Object(own))) = (&mut builtin, &*scope.builtin) {
                 members.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
             }
             all.insert(BUILTIN.to_owned(), builtin);
@@ -167,9 +170,9 @@ impl<'a> Scopes<'a> {
 }
 
 impl<'a> VariableScope<'a> {
-    fn new(overrides: &'a [VariableValue], builtin: Option<Value>, sources: usize) -> Self {
+    fn new(overrides: &'a [VariableValue], builtin: impl FnOnce() -> Option<Value> + 'a, sources: usize) -> Self {
         let merged = std::iter::repeat_with(OnceCell::new).take(sources).collect();
-        VariableScope { overrides: parsed(overrides), builtin, merged }
+        VariableScope { overrides: parsed(overrides), builtin: LazyCell::new(Box::new(builtin)), merged }
     }
 }
 

@@ -29,6 +29,9 @@ fn lost(current: &Object, sent: &Object, schema: &MergeSchema) -> Result<Vec<Cha
         .flat_map(|entry| entry.fields.paths())
         .map(|path| path.to_path().to_string())
         .collect();
+    if theirs.is_empty() {
+        return Ok(Vec::new());
+    }
     let is_theirs = |path: &str| theirs.iter().any(|owned| is_below(owned, path));
     let changes = ssa::changes(&current.to_value(), &sent.to_value(), schema, UNCOMPARED).into_iter();
     let gone = changes.filter(|change| change.to.is_none() && is_content(change.path.as_str()));
