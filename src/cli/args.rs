@@ -5,6 +5,7 @@
 
 pub mod certificates;
 mod checks;
+mod error;
 pub mod extensions;
 mod formats;
 mod input;
@@ -18,6 +19,8 @@ pub(super) mod values;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use error::ArgumentError;
 
 pub use checks::{CheckExtensionArgs, CheckProviderArgs};
 pub use formats::{ObjectFormat, OutputFormat, PlanFormat};

@@ -17,6 +17,8 @@ use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::args::ArgumentError;
+
 /// The assumed limit if there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
 
@@ -117,17 +119,17 @@ pub(super) fn limit() -> usize {
 ///
 /// # Errors
 /// When it is not a size, or less than 64Mi.
-pub(super) fn size(text: &str) -> Result<usize, String> {
+pub(super) fn size(text: &str) -> Result<usize, ArgumentError> {
     let size = bytes(text)?;
-    if size < 64 << 20 { Err(format!("{text} is less than 64Mi, which is too little to run")) } else { Ok(size) }
+    if size < 64 << 20 { Err(ArgumentError::SmallLimit(text.to_owned())) } else { Ok(size) }
 }
 
 /// Reads a size as Kubernetes writes one: bytes, or with Ki, Mi, Gi.
 ///
 /// # Errors
 /// When it is not such a size.
-pub(super) fn bytes(text: &str) -> Result<usize, String> {
-    let wrong = || format!("{text:?} is not a size such as 512Mi or 1Gi");
+pub(super) fn bytes(text: &str) -> Result<usize, ArgumentError> {
+    let wrong = || ArgumentError::Size(text.to_owned());
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
     let (number, shift) =
         units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift))).unwrap_or((text, 0));

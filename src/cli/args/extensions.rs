@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::ArgumentError;
 use engine::extensions::BaseUrl;
 use model::hub::naming;
 
@@ -101,36 +102,32 @@ pub struct RunningExtension {
 /// The name of an extension whose name does not matter.
 const UNNAMED: &str = "extension";
 
-fn named_extension(text: &str) -> Result<NamedExtension, String> {
-    let (name, source) = text.split_once('=').ok_or("expected NAME=URL or NAME=FILE")?;
+fn named_extension(text: &str) -> Result<NamedExtension, ArgumentError> {
+    let (name, source) = text.split_once('=').ok_or(ArgumentError::Form("expected NAME=URL or NAME=FILE"))?;
     check_name(name)?;
     let source = match source {
-        "" => return Err("expected a URL or a file after =".to_owned()),
-        url if url.contains("://") => ExtensionSource::Running(address(url)?),
+        "" => return Err(ArgumentError::Form("expected a URL or a file after =")),
+        url if url.contains("://") => ExtensionSource::Running(BaseUrl::parse(url)?),
         file => ExtensionSource::Recorded(file.into()),
     };
     Ok(NamedExtension { name: name.to_owned(), source })
 }
 
 /// `[NAME=]URL`. A URL may have a `=` too, after its scheme.
-pub(super) fn running_extension(text: &str) -> Result<RunningExtension, String> {
+pub(super) fn running_extension(text: &str) -> Result<RunningExtension, ArgumentError> {
     let (name, url) = match text.split_once('=') {
         Some((name, url)) if !name.contains("://") => (name, url),
         _ => (UNNAMED, text),
     };
     check_name(name)?;
-    Ok(RunningExtension { name: name.to_owned(), address: address(url)? })
+    Ok(RunningExtension { name: name.to_owned(), address: BaseUrl::parse(url)? })
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), ArgumentError> {
     match naming::dns_label_faults(name).first() {
-        Some(fault) => Err(format!("the name {name:?} of an ExtensionConfig {fault}")),
+        Some(fault) => Err(ArgumentError::ExtensionName { name: name.to_owned(), fault: fault.clone() }),
         None => Ok(()),
     }
-}
-
-fn address(url: &str) -> Result<BaseUrl, String> {
-    BaseUrl::parse(url).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::ArgumentError;
+
 /// Input flags that several commands share.
 #[derive(Clone, Debug, Args)]
 pub struct InputFlags {
@@ -60,19 +62,19 @@ impl VariableFlags {
 }
 
 /// The name of an environment variable. Rejects a path that follows the flag by mistake.
-fn variable_name(text: &str) -> Result<String, String> {
+fn variable_name(text: &str) -> Result<String, ArgumentError> {
     let name = variable_prefix(text)?;
     if Path::new(text).exists() && env::var_os(text).is_none() {
-        return Err("it is a path, and no environment variable has this name".to_owned());
+        return Err(ArgumentError::PathOfVariable);
     }
     Ok(name)
 }
 
 /// The beginning of the name of an environment variable.
-fn variable_prefix(text: &str) -> Result<String, String> {
+fn variable_prefix(text: &str) -> Result<String, ArgumentError> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(is_name) {
-        true => Err("expected names of environment variables, such as VERSION,REPLICAS".to_owned()),
+        true => Err(ArgumentError::Form("expected names of environment variables, such as VERSION,REPLICAS")),
         false => Ok(text.to_owned()),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
+use super::ArgumentError;
 use super::values::{lease_duration, namespace, object_name, positive_duration};
 use server::extension_client::IdentityFiles;
 
@@ -70,9 +71,9 @@ impl Controllers {
 }
 
 impl FromStr for Controllers {
-    type Err = String;
+    type Err = ArgumentError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ArgumentError> {
         match text.trim() {
             "all" => return Ok(Controllers::ALL),
             "none" => return Ok(Controllers::NONE),
@@ -84,10 +85,7 @@ impl FromStr for Controllers {
                 "clusterclass" => chosen.classes = true,
                 "topology" => chosen.topologies = true,
                 "topology-templates" => chosen.templates = true,
-                _ => {
-                    let known = "none, all, clusterclass, topology or topology-templates";
-                    return Err(format!("unknown controller {name:?}; use {known}"));
-                }
+                _ => return Err(ArgumentError::Controller(name.to_owned())),
             }
         }
         Ok(chosen)

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::Offset;
 use wildmatch::WildMatch;
 
+use super::ArgumentError;
 use model::hub::{LabelRequirements, ObjectKey, naming};
 
 /// The names of Clusters: namespace and name, each with `*` for any characters and `?` for one.
@@ -34,24 +35,24 @@ impl fmt::Display for ClusterPattern {
     }
 }
 
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    let time = text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())?;
+pub(super) fn moment(text: &str) -> Result<Timestamp, ArgumentError> {
+    let time = text.parse().map_err(|_| ArgumentError::Form("must be a time such as 2026-01-31T08:00:00Z"))?;
     start(time)
 }
 
 /// A time at which a rollout may start: the years of times in objects have four digits, and a rollout goes on after its
 /// start.
-pub(in crate::cli) fn start(time: Timestamp) -> Result<Timestamp, String> {
+pub(in crate::cli) fn start(time: Timestamp) -> Result<Timestamp, ArgumentError> {
     let year = Offset::UTC.to_datetime(time).year();
-    (1..=9000).contains(&year).then_some(time).ok_or_else(|| "must be a time in the years 1 to 9000".to_owned())
+    (1..=9000).contains(&year).then_some(time).ok_or(ArgumentError::Range("must be a time in the years 1 to 9000"))
 }
 
 /// Reads `namespace/name`; a name alone is one of the namespace `default`.
-pub(super) fn object_key(text: &str) -> Result<ObjectKey, String> {
+pub(super) fn object_key(text: &str) -> Result<ObjectKey, ArgumentError> {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),
         [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(ObjectKey::new(*namespace, *name)),
-        _ => Err("expected namespace/name".to_owned()),
+        _ => Err(ArgumentError::Form("expected namespace/name")),
     }
 }
 
@@ -64,80 +65,82 @@ pub struct KindAndName {
 }
 
 /// Reads `kind` or `kind/name`.
-pub(super) fn kind_and_name(text: &str) -> Result<KindAndName, String> {
+pub(super) fn kind_and_name(text: &str) -> Result<KindAndName, ArgumentError> {
     let is_part = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace());
     let (kind, name) = match text.split('/').collect::<Vec<_>>().as_slice() {
         [kind] if is_part(kind) => ((*kind).to_owned(), None),
         [kind, name] if is_part(kind) && is_part(name) => ((*kind).to_owned(), Some((*name).to_owned())),
         _ => {
-            let message = "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q; --namespace \
-                           gives the namespace";
-            return Err(message.to_owned());
+            return Err(ArgumentError::Form(
+                "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q; --namespace gives the \
+                 namespace",
+            ));
         }
     };
     Ok(KindAndName { kind, name })
 }
 
 /// Reads `namespace/name`, in which `*` and `?` stand for others.
-pub(super) fn cluster_pattern(text: &str) -> Result<ClusterPattern, String> {
+pub(super) fn cluster_pattern(text: &str) -> Result<ClusterPattern, ArgumentError> {
     let ObjectKey { namespace, name } = object_key(text)?;
     Ok(ClusterPattern { namespace: WildMatch::new(&namespace), name: WildMatch::new(&name) })
 }
 
-pub(super) fn label_selector(text: &str) -> Result<LabelRequirements, String> {
+pub(super) fn label_selector(text: &str) -> Result<LabelRequirements, ArgumentError> {
     let read = LabelRequirements::parse(text).filter(|labels| !labels.is_empty());
-    read.ok_or_else(|| "expected labels such as env=prod,tier in (a,b),!canary".to_owned())
+    read.ok_or(ArgumentError::Form("expected labels such as env=prod,tier in (a,b),!canary"))
 }
 
 /// Reads `5s`, `500ms`, `2m`, `12h`, `90d`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, ArgumentError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 =
-        text[..digits].parse().map_err(|_| "expected a number with a unit, such as 5s or 500ms".to_owned())?;
+    let number: u64 = text[..digits]
+        .parse()
+        .map_err(|_| ArgumentError::Form("expected a number with a unit, such as 5s or 500ms"))?;
     match &text[digits..] {
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
         "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
         "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
         "d" => Ok(Duration::from_secs(number.saturating_mul(86_400))),
-        _ => Err("expected one of the units ms, s, m, h and d".to_owned()),
+        _ => Err(ArgumentError::Form("expected one of the units ms, s, m, h and d")),
     }
 }
 
 /// The time of a lease, long enough for renewals to be in time.
-pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn lease_duration(text: &str) -> Result<Duration, ArgumentError> {
     match duration(text)? {
-        time if time < Duration::from_secs(2) => Err("must be at least 2s".to_owned()),
+        time if time < Duration::from_secs(2) => Err(ArgumentError::Range("must be at least 2s")),
         time => Ok(time),
     }
 }
 
 /// A namespace, which becomes part of a URL (DEC-45).
-pub(super) fn namespace(text: &str) -> Result<String, String> {
+pub(super) fn namespace(text: &str) -> Result<String, ArgumentError> {
     without_faults(text, naming::dns_label_faults(text))
 }
 
 /// The name of an object, which becomes part of a URL (DEC-45).
-pub(super) fn object_name(text: &str) -> Result<String, String> {
+pub(super) fn object_name(text: &str) -> Result<String, ArgumentError> {
     without_faults(text, naming::subdomain_faults(text))
 }
 
-fn without_faults(text: &str, faults: Vec<String>) -> Result<String, String> {
-    if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join(", ")) }
+fn without_faults(text: &str, faults: Vec<String>) -> Result<String, ArgumentError> {
+    if faults.is_empty() { Ok(text.to_owned()) } else { Err(ArgumentError::Name(faults)) }
 }
 
-pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn positive_duration(text: &str) -> Result<Duration, ArgumentError> {
     match duration(text)? {
-        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        Duration::ZERO => Err(ArgumentError::Range("must be longer than 0")),
         time => Ok(time),
     }
 }
 
 /// The life of a certificate: there has to be time to replace it, and X.509 knows no year 10000.
-pub(super) fn life(text: &str) -> Result<Duration, String> {
+pub(super) fn life(text: &str) -> Result<Duration, ArgumentError> {
     match duration(text)? {
-        time if time < Duration::from_secs(5) => Err("must be at least 5s".to_owned()),
-        time if time > Duration::from_hours(24 * 36_500) => Err("must be at most 36500d".to_owned()),
+        time if time < Duration::from_secs(5) => Err(ArgumentError::Range("must be at least 5s")),
+        time if time > Duration::from_hours(24 * 36_500) => Err(ArgumentError::Range("must be at most 36500d")),
         time => Ok(time),
     }
 }

@@ -135,8 +135,8 @@ impl Comparison<'_> {
         Ok(difference)
     }
 
-    /// The changes of an object that consists of the fields that were applied the last time. `None` if an API server
-    /// may store others, or if only field owners may change.
+    /// The changes of an object that nothing else has changed since it was applied the last time. `None` if an API
+    /// server may store others, if only field owners may change, or if a changed field is not plainly the applied one.
     fn compare_applied(
         &self,
         applied: &LastApplied,
@@ -144,14 +144,15 @@ impl Comparison<'_> {
         sent: &Object,
         origins: &Origins,
     ) -> Result<Option<ObjectDifference>, Failure> {
-        let is_whole = applied.is_rolled_out
-            && self.world.is_offline()
-            && applied.object.api_version() == sent.api_version()
-            && applied.object.is_same_besides(current, OF_SERVER);
         let completes = |definition: Arc<ResourceDefinition>| {
             matches!(definition.resource_schema(version_of(sent.api_version())), Some(Ok(_)))
         };
-        if !is_whole || definition_of(sent, self.world).is_some_and(completes) {
+        if !applied.is_rolled_out
+            || !self.world.is_offline()
+            || current.at(paths::metadata::RESOURCE_VERSION).is_some()
+            || applied.object.api_version() != sent.api_version()
+            || definition_of(sent, self.world).is_some_and(completes)
+        {
             return Ok(None);
         }
         let (before, after) = (applied.object.to_value(), sent.to_value());
@@ -161,8 +162,14 @@ impl Comparison<'_> {
         }
         let schema = schema(self.world, sent, Some(current))?;
         let changes = ssa::changes(&before, &after, &schema, UNCOMPARED);
-        let difference = ObjectDifference::from_values(changes, origins, Some(&applied.origins));
-        Ok((!difference.is_empty()).then_some(difference))
+        let is_applied = |change: &ssa::FieldChange| {
+            let path = change.path.as_str();
+            !path.contains('[') && current.read(path).is_ok_and(|value| value == change.from.as_ref())
+        };
+        if changes.is_empty() || !changes.iter().all(is_applied) {
+            return Ok(None);
+        }
+        Ok(Some(ObjectDifference::from_values(changes, origins, Some(&applied.origins))))
     }
 
     fn compare_fields(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<ObjectDifference, Failure> {
