@@ -32,7 +32,7 @@ mod worker_states;
 
 pub use bound::AffectedClusters;
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES, UnknownImpact, endless, endless_template};
-pub use cluster_impact::Inspection;
+pub use cluster_impact::{ClusterGroups, GroupQueue, Inspection};
 pub use edit::{Edit, EditId, classes_with, is_of_a_class};
 pub use inputs::{ImpactInputs, UnreadableFact};
 pub use size::{Breaking, SizeRules, SizeVerdict};

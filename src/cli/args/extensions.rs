@@ -145,7 +145,7 @@ mod tests {
         for (wrong, words) in
             [("lab", "must be a URL such as https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
         {
-            let error = read(wrong).unwrap_err();
+            let error = read(wrong).unwrap_err().to_string();
             assert!(error.contains(words), "{wrong}: {error}");
         }
     }
@@ -164,7 +164,7 @@ mod tests {
             ("=x", "\"\""),
             ("lab=http://localhost:9443", "must begin with https://"),
         ] {
-            let error = read(wrong).unwrap_err();
+            let error = read(wrong).unwrap_err().to_string();
             assert!(error.contains(words), "{wrong}: {error}");
         }
     }

@@ -126,7 +126,7 @@ pub(super) fn object_name(text: &str) -> Result<String, ArgumentError> {
 }
 
 fn without_faults(text: &str, faults: Vec<String>) -> Result<String, ArgumentError> {
-    if faults.is_empty() { Ok(text.to_owned()) } else { Err(ArgumentError::Name(faults)) }
+    if faults.is_empty() { Ok(text.to_owned()) } else { Err(ArgumentError::InvalidName { faults }) }
 }
 
 pub(super) fn positive_duration(text: &str) -> Result<Duration, ArgumentError> {
@@ -161,7 +161,7 @@ mod tests {
             ("9001-01-01T00:00:00Z", "years 1 to 9000"),
             ("2026-01-31", "such as 2026-01-31T08:00:00Z"),
         ] {
-            let error = moment(wrong).unwrap_err();
+            let error = moment(wrong).unwrap_err().to_string();
             assert!(error.contains(words), "{wrong}: {error}");
         }
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,8 +34,18 @@ type EqualClusters<'a> = Vec<&'a Arc<Cluster>>;
 #[derive(Debug)]
 pub struct ClusterGroups<'a> {
     groups: Vec<EqualClusters<'a>>,
+    /// The sizes of their classes before and after the edit.
+    sizes: [ClassSizes; 2],
     /// The position of the next group to compare.
     next: AtomicUsize,
+}
+
+/// The groups that a thread compares.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupQueue<'g, 'a> {
+    groups: &'g ClusterGroups<'a>,
+    /// The number of last groups that are left to the other threads; zero if this thread may compare all.
+    left_out: usize,
 }
 
 impl<'a> ClusterGroups<'a> {
@@ -48,10 +59,34 @@ impl<'a> ClusterGroups<'a> {
         self.groups.is_empty()
     }
 
+    /// All groups that are left, for the thread that waits for memory and for the end.
+    pub fn all(&self) -> GroupQueue<'_, 'a> {
+        GroupQueue { groups: self, left_out: 0 }
+    }
+
+    /// The groups for a helping thread, which may be slow: without the last `left_out` ones, and only as long as much
+    /// memory is free.
+    pub fn for_helper(&self, left_out: NonZero<usize>) -> GroupQueue<'_, 'a> {
+        GroupQueue { groups: self, left_out: left_out.get() }
+    }
+
+    /// Ends the comparisons: no group is left.
+    pub fn stop(&self) {
+        self.next.store(self.groups.len(), Ordering::Relaxed);
+    }
+}
+
+impl<'g, 'a> GroupQueue<'g, 'a> {
     /// Takes the next group, with its position.
-    fn take(&self) -> Option<(usize, &EqualClusters<'a>)> {
-        let position = self.next.fetch_add(1, Ordering::Relaxed);
-        Some((position, self.groups.get(position)?))
+    fn next_group(self) -> Option<(usize, &'g EqualClusters<'a>)> {
+        let end = self.groups.len().saturating_sub(self.left_out);
+        let advance = |next: usize| (next < end).then_some(next + 1);
+        let position = self.groups.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).ok()?;
+        Some((position, self.groups.groups.get(position)?))
+    }
+
+    const fn is_for_helper(self) -> bool {
+        self.left_out > 0
     }
 }
 
@@ -72,14 +107,14 @@ impl ImpactInputs {
     /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result immediately, with the number of
     /// Clusters that it represents. Groups of equal Clusters are compared first, in descending order of size.
     pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, add: impl FnMut(usize, ClusterImpact)) {
-        self.compare_groups(&self.groups(), options, now, stop, add);
+        self.compare_groups(self.groups().all(), options, now, stop, add);
     }
 
-    /// Compares the Clusters that are left of `groups` as [`ImpactInputs::compare`] does. Several threads may share
-    /// them.
+    /// Compares the Clusters of a queue as [`ImpactInputs::compare`] does. Several threads may do so with queues of the
+    /// same groups.
     pub fn compare_groups(
         &self,
-        groups: &ClusterGroups<'_>,
+        queue: GroupQueue<'_, '_>,
         options: Options,
         now: Timestamp,
         stop: &Stop,
@@ -88,13 +123,12 @@ impl ImpactInputs {
         let [before, after] = [&self.before, &self.after].map(|facts| {
             TopologySimulator::new(facts.clone(), options).without_managed_fields().at(now).until(stop.clone())
         });
-        let sizes = self.sizes();
-        while let Some((position, twins)) = groups.take() {
+        while let Some((position, twins)) = queue.next_group() {
             if stop.is_due() {
                 return;
             }
             let key = twins[0].metadata.key();
-            let Some(lease) = self.lease(&sizes, &key, stop) else { return };
+            let Some(lease) = self.lease(&queue.groups.sizes, &key, stop) else { return };
             let mut change = compare(&key, &before.clone().leasing(lease.clone()), &after.clone().leasing(lease));
             // An interrupted computation has no result.
             if stop.has_stopped() {
@@ -106,6 +140,11 @@ impl ImpactInputs {
             change.position = position;
             change.machines = twins.iter().map(|cluster| self.machines(cluster)).fold(0, i64::saturating_add);
             add(twins.len(), change);
+            // Comparisons of other threads may need more memory than they took.
+            if queue.is_for_helper() && self.memory.as_ref().is_some_and(|memory| memory.used() > memory.capacity() / 2)
+            {
+                return;
+            }
         }
     }
 
@@ -174,7 +213,7 @@ impl ImpactInputs {
 
     /// The Clusters to compare.
     pub fn groups(&self) -> ClusterGroups<'_> {
-        ClusterGroups { groups: self.equal_clusters(), next: AtomicUsize::new(0) }
+        ClusterGroups { groups: self.equal_clusters(), sizes: self.sizes(), next: AtomicUsize::new(0) }
     }
 
     fn equal_clusters(&self) -> Vec<EqualClusters<'_>> {

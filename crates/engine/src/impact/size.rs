@@ -15,6 +15,7 @@ use model::world::{Facts, Found};
 use schema::field::{ErrorKind, ErrorValue, FieldError, Path, RuleId, Warning, a_few, counted};
 
 /// The sizes of classes by their keys, on one side of an edit.
+#[derive(Debug)]
 pub(super) struct ClassSizes(BTreeMap<ObjectKey, ClassSize>);
 
 impl ClassSizes {

@@ -1,8 +1,8 @@
 //! What edits do to machines, on worlds of a class and its Clusters.
 
-use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -175,19 +175,36 @@ fn threads_share_the_clusters_of_an_edit_and_the_impact_does_not_depend_on_the_f
     let scene = with_clusters(&sized(), (0..39).map(|i| format!("c{i}")));
     let edit = class_edit(&sized(), &with_file(&sized()));
     let case = case(&scene, &edit).unwrap();
-    let (groups, changes) = (case.groups(), Mutex::new(Vec::new()));
+    let (groups, changes, all_take_part) = (case.groups(), Mutex::new(Vec::new()), Barrier::new(3));
+    let queues = [groups.all(), groups.for_helper(NonZero::new(5).unwrap()), groups.all()];
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                case.compare_groups(&groups, OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| {
+        for queue in queues {
+            let (case, changes, all_take_part) = (&case, &changes, &all_take_part);
+            scope.spawn(move || {
+                let mut is_first = true;
+                case.compare_groups(queue, OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| {
+                    if std::mem::take(&mut is_first) {
+                        all_take_part.wait();
+                    }
                     changes.lock().unwrap().push((clusters, change));
                 });
             });
         }
     });
     let mut changes = changes.into_inner().unwrap();
-    let compared: BTreeSet<usize> = changes.iter().map(|(_, change)| change.position).collect();
-    assert_eq!((changes.len(), groups.len(), compared), (40, 40, (0..40).collect()));
+    changes.sort_by_key(|(_, change)| change.position);
+    let mut by_one_thread = Vec::new();
+    case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| {
+        by_one_thread.push((clusters, change));
+    });
+    assert_eq!((changes.len(), groups.len()), (40, 40));
+    assert_eq!(changes, by_one_thread);
+    let mut of_helper = Vec::new();
+    let (fresh, left_out) = (case.groups(), NonZero::new(5).unwrap());
+    case.compare_groups(fresh.for_helper(left_out), OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |_, change| {
+        of_helper.push(change.position);
+    });
+    assert_eq!(of_helper, (0..35).collect::<Vec<_>>());
     // Every Cluster is an example of something.
     for (_, change) in &mut changes {
         (change.incomplete, change.endless) = (Some(change.cluster.to_string()), Some((9, 1)));

@@ -39,6 +39,7 @@ fn by_ending(word: &str) -> Option<String> {
 static SINGULARS: LazyLock<HashMap<&str, &str>> =
     LazyLock::new(|| EXACT.iter().rev().chain(DICTIONARY.iter().rev()).copied().collect());
 
+/// Irregular plurals.
 static PLURALS: LazyLock<HashSet<&str>> =
     LazyLock::new(|| DICTIONARY.iter().chain(EXACT).map(|(_, plural)| *plural).collect());
 

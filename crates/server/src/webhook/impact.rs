@@ -22,8 +22,8 @@ use crate::kubernetes::impact_facts::ImpactFacts;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::admission::{AdmissionOutcome, AdmissionSettings, Dependents, EditedObject, Verdict};
 use engine::impact::{
-    AffectedClusters, Breaking, Ceiling, Completeness, Edit, EditId, Impact, ImpactCounts, ImpactInputs, Inspection,
-    SizeRules, SizeVerdict, Tally, UnknownImpact, UnreadableFact, endless, with_refusals,
+    AffectedClusters, Breaking, Ceiling, ClusterGroups, Completeness, Edit, EditId, GroupQueue, Impact, ImpactCounts,
+    ImpactInputs, Inspection, SizeRules, SizeVerdict, Tally, UnknownImpact, UnreadableFact, endless, with_refusals,
 };
 use engine::topology::refusals::Checks;
 use engine::topology::{Options, SizeLimit};
@@ -36,13 +36,17 @@ use schema::field::{FieldError, Warning, shortened};
 /// Maximum number of worker sets of a Cluster whose size is summed up on an async thread, in less than a millisecond.
 const FEW_SETS: usize = 500;
 
-/// Minimum number of different Clusters for each thread that helps to compare them: a thread of low priority may be late
-/// with its last one.
-const MANY_CLUSTERS: usize = 16;
-
-/// The nice value of helping threads: a tenth of the processor time of other threads that want to run.
+/// How much the nice value of helping threads is above that of others: they get a tenth of the processor time of others
+/// that want to run.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
+
+/// The greatest nice value.
+#[cfg(target_os = "linux")]
+const LOWEST: i32 = 19;
+
+/// Minimum number of groups of Clusters for each helping thread.
+const MANY_GROUPS: usize = 16;
 
 /// Number of remembered edits, so that none is counted twice.
 const LATEST: usize = 256;
@@ -139,8 +143,7 @@ impl Assessor {
     pub(super) fn new(settings: &AdmissionSettings, limits: &ReviewLimits, metrics: Arc<Metrics>) -> Self {
         let limit = SizeLimit::for_text(settings.computation_limit);
         let breaking = breaking(settings.dependents);
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = (cores / 2).max(1);
+        let (threads, helpers) = threads();
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "impacts" }).clone();
         Assessor {
             options: Options::new(settings.gates.runtime_sdk).within(limit),
@@ -150,7 +153,7 @@ impl Assessor {
             max_replaced_machines: limits.max_replaced_machines,
             unknown: limits.unknown_impact,
             threads: FairQueue::new(threads, limits.aside_queue, waiting),
-            helpers: cores / threads - 1,
+            helpers,
             latest: Mutex::default(),
             metrics,
             announcer: None,
@@ -422,10 +425,11 @@ impl Assessor {
             let (options, prepared, tally, helpers) = (self.options, prepared.clone(), tally.clone(), self.helpers);
             on_thread(turn, move || {
                 let (now, groups) = (Timestamp::now(), prepared.case.groups());
-                with_helpers(helpers.min(groups.len() / MANY_CLUSTERS), || {
+                let compare = |queue: GroupQueue<'_, '_>| {
                     let add = |clusters, change| locked(&tally).add(clusters, change);
-                    prepared.case.compare_groups(&groups, options, now, &stop, add);
-                });
+                    prepared.case.compare_groups(queue, options, now, &stop, add);
+                };
+                with_helpers(helpers, &groups, compare);
                 if stop.is_due() { Checks::default() } else { prepared.case.checks(options, &stop) }
             })
         };
@@ -481,25 +485,62 @@ fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs work on this thread and on helping ones of low priority, until it ends on all of them.
-fn with_helpers(helpers: usize, work: impl Fn() + Sync) {
+/// Compares groups of Clusters on this thread, and if there are many, on helping threads of low priority.
+fn with_helpers(helpers: usize, groups: &ClusterGroups<'_>, compare: impl Fn(GroupQueue<'_, '_>) + Sync) {
+    let helpers = helpers.min(groups.len() / MANY_GROUPS);
+    let left_out = NonZero::<usize>::MIN.saturating_add(2 * helpers);
     std::thread::scope(|scope| {
         for _ in 0..helpers {
-            // Without the help, the work takes longer.
-            let _ = std::thread::Builder::new().name("impact-helper".to_owned()).spawn_scoped(scope, || {
+            let help = || {
                 give_way();
-                work();
-            });
+                // The panic is passed on when the scope ends.
+                let _ends_on_panic = EndsOnPanic(groups);
+                compare(groups.for_helper(left_out));
+            };
+            // Without the help, the comparisons take longer.
+            let _ = std::thread::Builder::new().name("impact-helper".to_owned()).spawn_scoped(scope, help);
         }
-        work();
+        compare(groups.all());
     });
+}
+
+/// Ends the comparisons of the other threads when one panics.
+struct EndsOnPanic<'g, 'a>(&'g ClusterGroups<'a>);
+
+impl Drop for EndsOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+/// The number of threads for impacts, and of the threads that help each of them.
+fn threads() -> (usize, usize) {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = (cores / 2).max(1);
+    (threads, if has_quota(cores) { 0 } else { cores / threads - 1 })
+}
+
+/// Whether the processor time is limited to less than that of the available processors. A low priority does not protect
+/// others then: all threads stop when the time is used up.
+#[cfg(target_os = "linux")]
+fn has_quota(cores: usize) -> bool {
+    let available = rustix::thread::sched_getaffinity(None).map(|set| set.count());
+    available.is_ok_and(|available| usize::try_from(available).is_ok_and(|available| available > cores))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_quota(_cores: usize) -> bool {
+    false
 }
 
 /// Lowers the priority of this thread, so that it takes little time from others, which serve reviews.
 #[cfg(target_os = "linux")]
 fn give_way() {
     // `None` is the calling thread on Linux. With the usual priority, the work delays others a little more.
-    let _ = rustix::process::setpriority_process(None, NICE);
+    let usual = rustix::process::getpriority_process(None).unwrap_or_default();
+    let _ = rustix::process::setpriority_process(None, usual.saturating_add(NICE).min(LOWEST));
 }
 
 /// Threads have no separate priority here.

@@ -145,7 +145,7 @@ impl PreservedValue {
         let is_kept = |entries: &Map<String, Value>| {
             entries.get(self.name) == Some(&self.value) && entries.values().all(Value::is_string)
         };
-        if object.members_at(map)?.is_some_and(is_kept) {
+        if matches!(object.members_at(map), Ok(Some(entries)) if is_kept(entries)) {
             return Ok(());
         }
         object.texts(map)?;

@@ -135,8 +135,9 @@ impl Comparison<'_> {
         Ok(difference)
     }
 
-    /// The changes of an object that nothing else has changed since it was applied the last time. `None` if an API
-    /// server may store others, if only field owners may change, or if a changed field is not plainly the applied one.
+    /// The changes of an object that nothing else has changed since it was applied the last time. `None` if the result
+    /// may differ from the applied fields: a schema may complete it, other managers may own fields, a changed field has
+    /// another value already, or only owners change.
     fn compare_applied(
         &self,
         applied: &LastApplied,
@@ -160,7 +161,14 @@ impl Comparison<'_> {
         if has_empty_value(&before) || has_empty_value(&after) {
             return Ok(None);
         }
-        let schema = schema(self.world, sent, Some(current))?;
+        let recorded = recorded(current)?;
+        if recorded.iter().any(|entry| !entry.is_of_applier(MANAGER)) {
+            return Ok(None);
+        }
+        let schema = match schema_by(self.world, sent, Some((current, &recorded))) {
+            Err(Failure::NotAsked) => return Ok(None),
+            schema => schema?,
+        };
         let changes = ssa::changes(&before, &after, &schema, UNCOMPARED);
         let is_applied = |change: &ssa::FieldChange| {
             let path = change.path.as_str();

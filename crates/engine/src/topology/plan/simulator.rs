@@ -107,8 +107,8 @@ pub struct Rollout {
     pub checks: Checks,
     /// The weight of all objects that its plans write.
     written: Weight,
-    /// Whether the next plan has no steps.
-    is_last: bool,
+    /// Whether no step is left after those of the latest plan.
+    is_done_after_plan: bool,
     /// Why the rollout ended before it was complete.
     pub failure: Option<Failure>,
 }
@@ -315,7 +315,7 @@ impl TopologySimulator {
             if let Some(failure) = failure {
                 return Err(failure);
             }
-            if outcome.is_last {
+            if outcome.is_done_after_plan {
                 #[cfg(test)]
                 self.assert_that_no_step_is_left(cluster);
                 outcome.held.append(&mut outcome.paused);
@@ -419,7 +419,7 @@ impl TopologySimulator {
     fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Rollout) -> Result<Round, Failure> {
         match self.steps(cluster, world, outcome)? {
             Some(PlannedSteps { steps, observed, failure }) => {
-                outcome.is_last = failure.is_none() && self.is_last(&steps, &observed, outcome);
+                outcome.is_done_after_plan = failure.is_none() && self.is_done_after(&steps, &observed, outcome);
                 Ok(Round { failure, ..self.round(steps, &observed, world, outcome) })
             }
             None => Ok(Round::default()),
@@ -428,7 +428,7 @@ impl TopologySimulator {
 
     /// Whether the objects have their desired state after these steps: nothing waits for another step, and no step
     /// changes what the desired state is computed from. Another plan gives the same, and takes as long as this one.
-    fn is_last(&self, steps: &[PlanStep], observed: &ObservedState, outcome: &Rollout) -> bool {
+    fn is_done_after(&self, steps: &[PlanStep], observed: &ObservedState, outcome: &Rollout) -> bool {
         let Rollout { tracker, held, .. } = outcome;
         let blueprint = &observed.blueprint;
         // The Cluster before the steps, and the hooks after them.
@@ -436,6 +436,8 @@ impl TopologySimulator {
             || tracker.hooks.pending().iter().any(|hook| hook != Hook::AfterControlPlaneInitialized.name())
             || steps.iter().any(|step| step.changes.iter().any(ChangedField::is_version));
         let has = |action: StepAction| steps.iter().any(|step| step.action == action);
+        // Patches may read names of templates, and annotations of the Cluster.
+        let changes_builtins = has(StepAction::Rotate) || steps.iter().any(|step| step.part == TopologyPart::Cluster);
         // Servers and extensions may answer otherwise.
         self.server.is_none()
             && !self.calls_extensions()
@@ -443,14 +445,15 @@ impl TopologySimulator {
             && tracker.is_complete()
             && !is_upgrading
             && !has(StepAction::Create)
-            && (!has(StepAction::Rotate) || is_name_independent(&blueprint.class))
+            && (!changes_builtins || is_name_independent(&blueprint.class))
     }
 
     #[cfg(test)]
     fn assert_that_no_step_is_left(&self, cluster: &ObjectKey) {
         let mut next = Rollout::default();
         let round = self.plan(cluster, &mut next).unwrap();
-        assert_eq!((round.steps, round.failure, next.held), (Vec::new(), None, Vec::new()));
+        let (held, paused, notes) = (next.held, next.paused, next.notes);
+        assert_eq!((round.steps, round.failure, held, paused, notes), Default::default());
     }
 
     /// The steps of a plan; none for a Cluster that is skipped as a whole.

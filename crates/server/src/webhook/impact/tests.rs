@@ -25,17 +25,60 @@ mod size;
 const FIELD: &str = "metadata.annotations[topologist.dev/approved-impact]";
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
 
+/// The inputs of an edit of a class with 40 Clusters, none of which stands for others.
+fn inputs_of_many_clusters() -> ImpactInputs {
+    let mut cluster = scene().document("Cluster").clone();
+    let all = (0..39).fold(scene(), |scene, i| {
+        cluster["metadata"]["name"] = json!(format!("c{i}"));
+        scene.with(cluster.clone())
+    });
+    let class = |scene: &Scene| {
+        Arc::new(serde_json::from_value::<ClusterClass>(scene.document("ClusterClass").clone()).unwrap())
+    };
+    let edit = Edit::Class { old: class(&scene()), new: class(&with_other_workers(&scene())) };
+    let facts = all.simulator().facts().clone();
+    let inputs = ImpactInputs::for_edit(&edit, &facts).unwrap();
+    let answers = inputs.needs().into_iter().map(|need| (need.clone(), facts.answer(&need))).collect();
+    inputs.with(&edit, answers).unwrap()
+}
+
 #[test]
 #[cfg(target_os = "linux")]
-fn helping_threads_work_at_the_same_time_and_give_way_to_others() {
+fn helping_threads_compare_clusters_of_large_edits_at_the_same_time_and_give_way_to_others() {
+    let priority = || rustix::process::getpriority_process(None).unwrap();
+    let inputs = inputs_of_many_clusters();
+    let groups = inputs.groups();
     let (all_are_there, priorities) = (std::sync::Barrier::new(3), Mutex::new(Vec::new()));
-    with_helpers(2, || {
+    with_helpers(2, &groups, |_| {
         all_are_there.wait();
-        priorities.lock().unwrap().push(rustix::process::getpriority_process(None).unwrap());
+        priorities.lock().unwrap().push(priority());
     });
-    let mut priorities = priorities.into_inner().unwrap();
+    let (usual, mut priorities) = (priority(), priorities.into_inner().unwrap());
     priorities.sort_unstable();
-    assert!(priorities.len() == 3 && priorities[1..] == [NICE, NICE] && priorities[0] < NICE, "{priorities:?}");
+    let lower = (usual + NICE).min(LOWEST);
+    assert_eq!((groups.len(), priorities), (40, vec![usual, lower, lower]));
+    // There are too few groups for a third helper.
+    let threads = Mutex::new(0);
+    with_helpers(9, &groups, |_| *threads.lock().unwrap() += 1);
+    assert_eq!(threads.into_inner().unwrap(), 3);
+}
+
+#[test]
+fn a_panic_of_a_helping_thread_ends_the_comparisons() {
+    let inputs = inputs_of_many_clusters();
+    let (groups, compared) = (inputs.groups(), Mutex::new(0));
+    let panicked = std::thread::scope(|scope| {
+        let helper = scope.spawn(|| {
+            let _ends_on_panic = EndsOnPanic(&groups);
+            panic!("a test");
+        });
+        helper.join().is_err()
+    });
+    let options = Options::new(false);
+    inputs.compare_groups(groups.all(), options, Timestamp::UNIX_EPOCH, &Stop::never(), |_, _| {
+        *compared.lock().unwrap() += 1;
+    });
+    assert_eq!((panicked, compared.into_inner().unwrap()), (true, 0));
 }
 
 /// Cluster `blade` with 3 + 4 machines, in a class that reviews let through.

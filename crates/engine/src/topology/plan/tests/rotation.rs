@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
 use super::super::*;
 use super::{SIZE, SMITH, blade, change, said, steps};
 use crate::topology::Failure;
 use crate::topology::testing::{Scene, objects};
+use model::hub::{Cluster, label};
+use model::world::{Found, Record};
 
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1beta2";
@@ -47,6 +51,61 @@ fn templates_of_machines_are_replaced_and_objects_change_in_place() {
             assert_eq!(is_old, step.action != StepAction::Rotate, "{template}: {}", said(step));
         }
     }
+}
+
+#[test]
+fn annotations_that_a_plan_removes_are_read_by_the_patches_of_the_next_plan() {
+    // PE-09, HK-12
+    let template = "{{ if .builtin.cluster.metadata.annotations }}some{{ else }}none{{ end }}";
+    let mut patch = noting(INFRASTRUCTURE, "ForgeMachineTemplate", "");
+    patch["definitions"][0]["jsonPatches"][0]["valueFrom"] = json!({"template": template});
+    let mut fold = patched(patch).simulator_with_hooks();
+    // The Cluster gets the annotation when it is created.
+    assert_eq!(fold.settle(&blade()).failure, None);
+    let rotated = ["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"];
+    assert_eq!(steps(&fold.roll_out(&blade())), rotated);
+    let Found::Yes(stored) = fold.facts().cluster(&blade()) else { panic!("no Cluster") };
+    let mut cluster = Cluster::clone(&stored);
+    let initialized = json!([{"type": "ControlPlaneInitialized", "status": "True"}]);
+    cluster.status.conditions = serde_json::from_value(initialized).unwrap();
+    fold.facts_mut().put_cluster(blade(), Record::readable(cluster));
+    let outcome = fold.roll_out(&blade());
+    assert_eq!(steps(&outcome), [&["apply cluster"], &rotated[..]].concat());
+    assert_eq!(outcome.rounds.len(), 2);
+}
+
+#[test]
+fn a_field_that_another_manager_has_applied_stays_after_further_writes() {
+    // ROT-02, DEC-43
+    let mut fold = Scene::new().at(SMITH, "/spec/template/spec/zone", json!("a")).simulator();
+    assert_eq!(fold.settle(&blade()).failure, None);
+    let objects = fold.facts_mut().objects_mut().unwrap();
+    let is_of_workers = |object: &&Arc<Object>| {
+        object.kind() == "ForgeMachineTemplate" && object.label(label::DEPLOYMENT_NAME).is_some()
+    };
+    let mut template = Object::clone(objects.of_cluster(&blade()).find(is_of_workers).unwrap());
+    let mut entries = template.list("metadata.managedFields").unwrap().unwrap().clone();
+    let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:size": {}, "f:extra": {}}}}});
+    template.set("spec.template.spec.extra", json!(1)).unwrap();
+    entries.push(json!({"manager": "kubectl", "operation": "Apply", "apiVersion": INFRASTRUCTURE,
+        "fieldsType": "FieldsV1", "fieldsV1": fields}));
+    template.set("metadata.managedFields", Value::from(entries)).unwrap();
+    objects.put(Arc::new(template));
+    let mut change = |edit: fn(&mut Object)| {
+        let objects = fold.facts_mut().objects_mut().unwrap();
+        let key = ObjectKey::new("ns", "smith");
+        let mut template = Object::clone(
+            objects.in_any_version("infrastructure.cluster.x-k8s.io", "ForgeMachineTemplate", &key).unwrap(),
+        );
+        edit(&mut template);
+        objects.put(Arc::new(template));
+        let outcome = fold.roll_out(&blade());
+        steps(&outcome)
+    };
+    let in_place = ["apply MachineDeployment/md/infrastructure"];
+    assert_eq!(change(|template| template.set("metadata.labels.team", json!("a")).unwrap()), in_place);
+    // Only the owners of the field change.
+    assert_eq!(change(|template| drop(template.remove("spec.template.spec.size"))), in_place);
 }
 
 #[test]
