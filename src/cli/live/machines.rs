@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::{ClusterReading, list};
 use model::hub::contract::{definition_name, newest_version};
-use model::hub::{ContractRef, GROUP, Object, label};
+use model::hub::{ContractRef, GROUP, Object, label, paths};
 use server::kubernetes::address::{self, Resource};
 
 /// The kinds of Cluster API that are below a Cluster.
 const KINDS: [&str; 5] = ["MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
 /// Their fields with references to objects of providers.
 const REFERENCES: [&str; 4] = [
-    "spec.bootstrap.configRef",
-    "spec.infrastructureRef",
-    "spec.template.spec.bootstrap.configRef",
-    "spec.template.spec.infrastructureRef",
+    paths::machine::BOOTSTRAP_CONFIG_REF,
+    paths::INFRASTRUCTURE_REF,
+    paths::worker::BOOTSTRAP_CONFIG_REF,
+    paths::worker::INFRASTRUCTURE_REF,
 ];
 
 /// Reads all objects of the kinds below Clusters, and those of the kinds that they refer to which name a Cluster by

@@ -183,7 +183,7 @@ fn ca(text: &str, found: &mut Findings) -> Option<Vec<u8>> {
     let decoded = GeneralPurpose::new(&alphabet::STANDARD, LENIENT).decode(text);
     decoded
         .inspect_err(|error| {
-            found.invalid(Path::new("spec.clientConfig.caBundle"), "…", format!("must be base64: {error}"));
+            found.invalid(Path::new(paths::extension_config::CA_BUNDLE), "…", format!("must be base64: {error}"));
         })
         .ok()
 }
@@ -207,7 +207,7 @@ fn selector(selector: Option<LabelSelector>, written: &Value, found: &mut Findin
 
 /// The base URL of the extension, or of its service (RH-4.2).
 fn address(config: &ClientConfig, found: &mut Findings) -> Option<(BaseUrl, Option<ServicePort>)> {
-    const PATH: &str = "spec.clientConfig";
+    const PATH: &str = paths::extension_config::CLIENT_CONFIG;
     // A service without a field is none.
     let service = config.service.as_ref().filter(|service| **service != ServiceReference::default());
     match (&*config.url, service) {
@@ -219,7 +219,9 @@ fn address(config: &ClientConfig, found: &mut Findings) -> Option<(BaseUrl, Opti
     }
     let url = (!config.url.is_empty()).then(|| {
         let parsed = BaseUrl::parse(&config.url);
-        parsed.inspect_err(|error| found.invalid(Path::new("spec.clientConfig.url"), &*config.url, error.to_string()))
+        parsed.inspect_err(|error| {
+            found.invalid(Path::new(paths::extension_config::URL), &*config.url, error.to_string())
+        })
     });
     let service = service.map(|service| service_address(service, found));
     match (url, service) {
@@ -230,7 +232,7 @@ fn address(config: &ClientConfig, found: &mut Findings) -> Option<(BaseUrl, Opti
 }
 
 fn service_address(service: &ServiceReference, found: &mut Findings) -> Option<(BaseUrl, ServicePort)> {
-    let at = |part: &str| Path::new("spec.clientConfig.service").child(part);
+    let at = |part: &str| Path::new(paths::extension_config::SERVICE).child(part);
     let before = found.error_count();
     for (part, text, faults) in [
         ("name", &service.name, resource_part_faults(&service.name)),

@@ -155,14 +155,14 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
     let workers = &mut topology.workers;
     let mut deployments = std::mem::take(&mut workers.machine_deployments).into_vec();
     for worker in &mut deployments {
-        let path = Path::new("spec.topology.workers.machineDeployments").key(&worker.name);
+        let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_DEPLOYMENTS).key(&worker.name);
         let path = path.child("variables.overrides");
         settle(&mut worker.variables.overrides, path, SettleMode::ExistingOnly);
     }
     workers.machine_deployments = deployments.into();
     let mut pools = std::mem::take(&mut workers.machine_pools).into_vec();
     for worker in &mut pools {
-        let path = Path::new("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
+        let path = Path::new(paths::cluster::TOPOLOGY_MACHINE_POOLS).key(&worker.name).child("variables.overrides");
         settle(&mut worker.variables.overrides, path, SettleMode::ExistingOnly);
     }
     workers.machine_pools = pools.into();

@@ -26,7 +26,7 @@ use super::conditions::{ConditionState, is_false, observe_generation, put, put_p
 use super::context::{StepContext, StepError};
 use super::fields::{cluster_of, owner, paused, set, set_label, set_owner};
 use super::step::Reconciliation;
-use model::hub::{Object, annotation, label};
+use model::hub::{Object, annotation, label, paths};
 
 /// Requeue interval while the Cluster does not exist.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -112,10 +112,10 @@ fn write_status(
     step: &mut Reconciliation,
 ) {
     let names: Vec<&str> = scope.machines.iter().take(MOST_TARGETS).map(|machine| machine.name()).collect();
-    set(after, "status.expectedMachines", json!(scope.machines.len()));
-    set(after, "status.currentHealthy", json!(healthy));
-    set(after, "status.remediationsAllowed", json!(trigger.remaining));
-    set(after, "status.targets", if names.is_empty() { Value::Null } else { json!(names) });
+    set(after, paths::health_check::EXPECTED_MACHINES, json!(scope.machines.len()));
+    set(after, paths::health_check::CURRENT_HEALTHY, json!(healthy));
+    set(after, paths::health_check::REMEDIATIONS_ALLOWED, json!(trigger.remaining));
+    set(after, paths::health_check::TARGETS, if names.is_empty() { Value::Null } else { json!(names) });
     let condition = if trigger.is_allowed {
         ConditionState::new(true, "RemediationAllowed", "")
     } else {

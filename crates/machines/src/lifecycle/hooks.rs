@@ -2,7 +2,7 @@
 
 use super::conditions;
 use super::fields::text;
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 /// Prefix of annotations that block a deletion before the drain.
 pub(super) const PRE_DRAIN: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
@@ -14,8 +14,8 @@ pub const CLEANUP: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kc
 pub(super) const PRE_DRAIN_WAITS: &str = "WaitingForPreDrainHook";
 pub(super) const PRE_TERMINATE_WAITS: &str = "WaitingForPreTerminateHook";
 /// Start times of the hooks.
-pub(super) const PRE_DRAIN_START: &str = "status.deletion.waitForPreDrainHookStartTime";
-pub(super) const PRE_TERMINATE_START: &str = "status.deletion.waitForPreTerminateHookStartTime";
+pub(super) const PRE_DRAIN_START: &str = paths::machine::PRE_DRAIN_HOOK_START;
+pub(super) const PRE_TERMINATE_START: &str = paths::machine::PRE_TERMINATE_HOOK_START;
 
 /// The annotations of a Machine with the prefix `prefix`.
 pub(super) fn hooks<'a>(machine: &'a Object, prefix: &'static str) -> impl Iterator<Item = &'a str> {

@@ -35,13 +35,13 @@ const RULES: [(RuleId, CompatibilityCheck); 5] = [
 
 /// The infrastructure cluster keeps its group and kind (CMP-002).
 fn infrastructure_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    let path = Path::new("spec.infrastructure.templateRef");
+    let path = Path::new(paths::cluster_class::INFRASTRUCTURE_TEMPLATE);
     same_group_and_kind(&current.infrastructure.template_ref, &desired.infrastructure.template_ref, path, errors);
 }
 
 /// The control plane keeps its group and kind (CMP-003).
 fn control_plane_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    let path = Path::new("spec.controlPlane.templateRef");
+    let path = Path::new(paths::cluster_class::CONTROL_PLANE_TEMPLATE);
     same_group_and_kind(&current.control_plane.template_ref, &desired.control_plane.template_ref, path, errors);
 }
 
@@ -51,7 +51,7 @@ fn control_plane_machines_keep_their_kind(
     desired: &ClusterClassSpec,
     errors: &mut Findings,
 ) {
-    let path = Path::new("spec.controlPlane.machineInfrastructure.templateRef");
+    let path = Path::new(paths::cluster_class::CONTROL_PLANE_MACHINES_TEMPLATE);
     let (old, new) = (&current.control_plane.machine_infrastructure, &desired.control_plane.machine_infrastructure);
     same_group_and_kind(&old.template_ref, &new.template_ref, path, errors);
 }

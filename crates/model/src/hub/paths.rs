@@ -1,8 +1,8 @@
 //! Dotted paths of fields in untyped objects, for [`Object::at`](super::Object::at) and the other readers and writers.
 //!
-//! A path is here if several places read or write the field. Fields that most callers read in the same way have an
-//! accessor as well: [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they
-//! are used.
+//! Paths of Cluster API's own kinds and of the embedded provider are here, and paths of other kinds if several places
+//! read or write the field. Fields that most callers read in the same way have an accessor as well:
+//! [`Object::provider_id`](super::Object::provider_id). Tables whose rows are paths stay where they are used.
 //!
 //! The fields of `cluster.x-k8s.io` are those of its
 //! [v1beta2 types](https://pkg.go.dev/sigs.k8s.io/cluster-api/api/core/v1beta2).
@@ -102,6 +102,17 @@ pub mod cluster {
     pub const TOPOLOGY_MACHINE_DEPLOYMENTS: &str = "spec.topology.workers.machineDeployments";
     pub const TOPOLOGY_MACHINE_POOLS: &str = "spec.topology.workers.machinePools";
     pub const TOPOLOGY_VERSION: &str = "spec.topology.version";
+    pub const AVAILABILITY_GATES: &str = "spec.availabilityGates";
+    pub const POD_CIDR_BLOCKS: &str = "spec.clusterNetwork.pods.cidrBlocks";
+    pub const SERVICE_CIDR_BLOCKS: &str = "spec.clusterNetwork.services.cidrBlocks";
+    pub const SERVICE_DOMAIN: &str = "spec.clusterNetwork.serviceDomain";
+    /// Counters of control plane Machines.
+    pub const STATUS_CONTROL_PLANE: &str = "status.controlPlane";
+    /// Counters of the Machines of workers.
+    pub const STATUS_WORKERS: &str = "status.workers";
+    /// Name of the class, in v1beta1.
+    pub const TOPOLOGY_CLASS_V1BETA1: &str = "spec.topology.class";
+    pub const TOPOLOGY_CONTROL_PLANE_HEALTH_CHECK: &str = "spec.topology.controlPlane.healthCheck";
 }
 
 /// ClusterClasses.
@@ -113,6 +124,14 @@ pub mod cluster_class {
     pub const MACHINE_POOLS: &str = "spec.workers.machinePools";
     pub const PATCHES: &str = "spec.patches";
     pub const VARIABLES: &str = "spec.variables";
+    pub const CONTROL_PLANE_HEALTH_CHECK: &str = "spec.controlPlane.healthCheck";
+    pub const CONTROL_PLANE_MACHINES_TEMPLATE: &str = "spec.controlPlane.machineInfrastructure.templateRef";
+    pub const CONTROL_PLANE_METADATA: &str = "spec.controlPlane.metadata";
+    pub const CONTROL_PLANE_TAINTS: &str = "spec.controlPlane.taints";
+    pub const CONTROL_PLANE_TEMPLATE: &str = "spec.controlPlane.templateRef";
+    pub const INFRASTRUCTURE_TEMPLATE: &str = "spec.infrastructure.templateRef";
+    pub const KUBERNETES_VERSIONS: &str = "spec.kubernetesVersions";
+    pub const WORKERS: &str = "spec.workers";
 }
 
 /// Machines.
@@ -129,6 +148,12 @@ pub mod machine {
     pub const NODE_NAME: &str = "status.nodeRef.name";
     pub const NODE_VOLUME_DETACH_TIMEOUT: &str = "spec.deletion.nodeVolumeDetachTimeoutSeconds";
     pub const READINESS_GATES: &str = "spec.readinessGates";
+    pub const BOOTSTRAP: &str = "spec.bootstrap";
+    /// When the phase changed.
+    pub const LAST_UPDATED: &str = "status.lastUpdated";
+    pub const PRE_DRAIN_HOOK_START: &str = "status.deletion.waitForPreDrainHookStartTime";
+    pub const PRE_TERMINATE_HOOK_START: &str = "status.deletion.waitForPreTerminateHookStartTime";
+    pub const VOLUME_DETACH_START: &str = "status.deletion.waitForNodeVolumeDetachStartTime";
 }
 
 /// MachineDeployments, MachineSets and MachinePools.
@@ -158,6 +183,14 @@ pub mod worker {
     pub const SELECTOR: &str = "spec.selector";
     pub const TAINTS: &str = "spec.template.spec.taints";
     pub const VERSION: &str = "spec.template.spec.version";
+    /// Zones of a MachinePool.
+    pub const FAILURE_DOMAINS: &str = "spec.failureDomains";
+    pub const MACHINE_METADATA: &str = "spec.template.metadata";
+    pub const NODE_DRAIN_TIMEOUT: &str = "spec.template.spec.deletion.nodeDrainTimeoutSeconds";
+    pub const NODE_VOLUME_DETACH_TIMEOUT: &str = "spec.template.spec.deletion.nodeVolumeDetachTimeoutSeconds";
+    pub const ROLLOUT: &str = "spec.rollout";
+    /// Type and settings of the strategy.
+    pub const ROLLOUT_STRATEGY_SETTINGS: &str = "spec.rollout.strategy";
 }
 
 /// Control planes: the [contract](https://cluster-api.sigs.k8s.io/developer/providers/contracts/control-plane), and the
@@ -194,6 +227,11 @@ pub mod extension_config {
     pub const HANDLERS: &str = "status.handlers";
     pub const NAMESPACE_SELECTOR: &str = "spec.namespaceSelector";
     pub const SETTINGS: &str = "spec.settings";
+    pub const CA_BUNDLE: &str = "spec.clientConfig.caBundle";
+    pub const CLIENT_CONFIG: &str = "spec.clientConfig";
+    pub const SERVICE: &str = "spec.clientConfig.service";
+    pub const SERVICE_PORT: &str = "spec.clientConfig.service.port";
+    pub const URL: &str = "spec.clientConfig.url";
 }
 
 /// Pods of [core/v1](https://pkg.go.dev/k8s.io/api/core/v1#PodSpec); VolumeAttachments name their Node in the same way.
@@ -205,4 +243,41 @@ pub mod pod {
 /// Nodes of [core/v1](https://pkg.go.dev/k8s.io/api/core/v1#NodeSpec).
 pub mod node {
     pub const UNSCHEDULABLE: &str = "spec.unschedulable";
+}
+
+/// MachineHealthChecks.
+pub mod health_check {
+    pub const CURRENT_HEALTHY: &str = "status.currentHealthy";
+    pub const EXPECTED_MACHINES: &str = "status.expectedMachines";
+    pub const NODE_STARTUP_TIMEOUT: &str = "spec.checks.nodeStartupTimeoutSeconds";
+    pub const REMEDIATION_TEMPLATE: &str = "spec.remediation.templateRef";
+    pub const REMEDIATION_TRIGGER: &str = "spec.remediation.triggerIf";
+    pub const REMEDIATIONS_ALLOWED: &str = "status.remediationsAllowed";
+    pub const TARGETS: &str = "status.targets";
+    pub const UNHEALTHY_MACHINE_CONDITIONS: &str = "spec.checks.unhealthyMachineConditions";
+    pub const UNHEALTHY_NODE_CONDITIONS: &str = "spec.checks.unhealthyNodeConditions";
+}
+
+/// MachineDrainRules.
+pub mod drain_rule {
+    pub const BEHAVIOR: &str = "spec.drain.behavior";
+    pub const MACHINES: &str = "spec.machines";
+    pub const ORDER: &str = "spec.drain.order";
+    pub const PODS: &str = "spec.pods";
+}
+
+/// Kinds of the embedded provider.
+pub mod embedded {
+    /// Settings of the simulated instances.
+    pub const BACKEND: &str = "spec.backend.inMemory";
+    /// Commands that a Machine runs.
+    pub const COMMANDS: &str = "spec.commands";
+    /// Zones that an infrastructure cluster reports.
+    pub const FAILURE_DOMAINS: &str = "spec.failureDomains";
+    /// Simulated failure of an instance.
+    pub const FAILURE: &str = "spec.backend.inMemory.failure";
+    /// Files of a Machine.
+    pub const FILES: &str = "spec.files";
+    /// Format of the bootstrap data.
+    pub const FORMAT: &str = "spec.format";
 }

@@ -146,7 +146,7 @@ fn defaults(object: &Object) -> Patch {
     if is_set("spec") && !is_set(paths::extension_config::NAMESPACE_SELECTOR) {
         add(&["spec", "namespaceSelector"], json!({}));
     }
-    if is_set("spec.clientConfig.service") && !is_set("spec.clientConfig.service.port") {
+    if is_set(paths::extension_config::SERVICE) && !is_set(paths::extension_config::SERVICE_PORT) {
         add(&["spec", "clientConfig", "service", "port"], json!(SERVICE_PORT));
     }
     Patch(added)

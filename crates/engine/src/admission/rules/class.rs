@@ -331,7 +331,7 @@ fn machine_deployment_health_checks_are_usable(change: &ClassChange<'_>, found: 
 /// Taints may be set, with keys that are free (CC-V-050).
 fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
     let (spec, settings) = (change.spec(), change.settings);
-    shared::taints(&spec.control_plane.taints, &Path::new("spec.controlPlane.taints"), settings, found);
+    shared::taints(&spec.control_plane.taints, &Path::new(paths::cluster_class::CONTROL_PLANE_TAINTS), settings, found);
     for class in worker_classes(&spec.workers) {
         shared::taints(class.taints, &class.path().child("taints"), settings, found);
     }
@@ -340,7 +340,7 @@ fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
 /// Labels and annotations of the control plane and of worker classes are well-formed (CC-V-080).
 fn metadata_is_well_formed(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
-    shared::metadata(&spec.control_plane.metadata, &Path::new("spec.controlPlane.metadata"), found);
+    shared::metadata(&spec.control_plane.metadata, &Path::new(paths::cluster_class::CONTROL_PLANE_METADATA), found);
     for class in worker_classes(&spec.workers) {
         shared::metadata(class.metadata, &class.path().child("template.metadata"), found);
     }

@@ -54,7 +54,7 @@ impl<'a> ClassChange<'a> {
 }
 
 pub(super) fn control_plane_health_check() -> Path {
-    Path::new("spec.controlPlane.healthCheck")
+    Path::new(paths::cluster_class::CONTROL_PLANE_HEALTH_CHECK)
 }
 
 pub(super) fn machine_deployment(class: &str) -> Path {

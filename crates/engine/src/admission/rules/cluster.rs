@@ -109,12 +109,12 @@ fn control_plane_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findi
 
 /// Address ranges of pods are in CIDR notation (CL-V-005).
 fn pod_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
-    cidr_blocks(&change.new.spec.cluster_network.pods, Path::new("spec.clusterNetwork.pods.cidrBlocks"), found);
+    cidr_blocks(&change.new.spec.cluster_network.pods, Path::new(paths::cluster::POD_CIDR_BLOCKS), found);
 }
 
 /// Address ranges of services are in CIDR notation (CL-V-006).
 fn service_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
-    cidr_blocks(&change.new.spec.cluster_network.services, Path::new("spec.clusterNetwork.services.cidrBlocks"), found);
+    cidr_blocks(&change.new.spec.cluster_network.services, Path::new(paths::cluster::SERVICE_CIDR_BLOCKS), found);
 }
 
 /// A topology is never removed, regardless of feature gates (CL-V-007).

@@ -69,7 +69,7 @@ fn versions_in_use_stay_listed(change: &DependentsChange<'_>, found: &mut Findin
     for cluster in change.clusters.iter().filter(|cluster| !offered.contains(&cluster.spec.topology.version)) {
         let detail =
             format!("must contain {:?}, which Cluster {} uses", cluster.spec.topology.version, cluster.metadata.key());
-        found.forbidden(Path::new("spec.kubernetesVersions"), detail);
+        found.forbidden(Path::new(paths::cluster_class::KUBERNETES_VERSIONS), detail);
     }
 }
 

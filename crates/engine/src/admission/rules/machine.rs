@@ -49,7 +49,7 @@ fn bootstrap_is_given(change: &MachineChange<'_>, found: &mut Findings) {
     let bootstrap = &change.new.spec.bootstrap;
     let is_of_pool = change.new.metadata.labels.contains_key(label::MACHINE_POOL_NAME);
     if !is_of_pool && !bootstrap.config_ref.is_defined() && bootstrap.data_secret_name.is_empty() {
-        found.required(Path::new("spec.bootstrap"), "set configRef or dataSecretName");
+        found.required(Path::new(paths::machine::BOOTSTRAP), "set configRef or dataSecretName");
     }
 }
 

@@ -144,7 +144,7 @@ fn has_random_part(template: &str) -> bool {
 /// Labels and annotations of the object and of its machines are well-formed.
 fn metadata_is_well_formed(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    shared::metadata(&spec.template.metadata, &Path::new("spec.template.metadata"), found);
+    shared::metadata(&spec.template.metadata, &Path::new(paths::worker::MACHINE_METADATA), found);
 }
 
 /// Skipped checks are known checks (MA-17.6).
@@ -168,5 +168,9 @@ fn name_is_a_label_value(change: &MachineGroupChange<'_>, found: &mut Findings) 
 
 /// A rolling update has bounds that let it proceed; percentages that round to zero do not.
 fn strategy_is_usable(change: &MachineGroupChange<'_>, found: &mut Findings) {
-    shared::rollout_strategy(&change.new.spec.rollout.strategy, &Path::new("spec.rollout.strategy"), found);
+    shared::rollout_strategy(
+        &change.new.spec.rollout.strategy,
+        &Path::new(paths::worker::ROLLOUT_STRATEGY_SETTINGS),
+        found,
+    );
 }

@@ -147,7 +147,7 @@ pub(super) fn malformed_in_cluster(cluster: &Cluster) -> Vec<MalformedReference<
     parts.note(ReferencePart::Namespace, &topology.class_ref.namespace, || {
         Path::new(paths::cluster::TOPOLOGY_CLASS_NAMESPACE)
     });
-    let control_plane = || Path::new("spec.topology.controlPlane.healthCheck");
+    let control_plane = || Path::new(paths::cluster::TOPOLOGY_CONTROL_PLANE_HEALTH_CHECK);
     parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
     for deployment in &topology.workers.machine_deployments {
         let path =

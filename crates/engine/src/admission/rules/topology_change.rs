@@ -23,7 +23,7 @@ pub(super) struct ClassifiedChange<'a> {
 
 /// The path of the class in Cluster API's messages, which is not that of a v1beta2 field (DEC-4).
 pub(super) fn class() -> Path {
-    Path::new("spec.topology.class")
+    Path::new(paths::cluster::TOPOLOGY_CLASS_V1BETA1)
 }
 
 pub(super) fn version_path() -> Path {

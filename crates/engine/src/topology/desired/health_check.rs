@@ -74,10 +74,10 @@ impl<'a> HealthCheckSource<'a> {
         object.set(paths::worker::MATCH_LABELS, labels, Origin::Topology)?;
         let checks = &self.health_check.checks;
         let fields = [
-            ("spec.checks.unhealthyNodeConditions", checks.unhealthy_node_conditions.given()),
-            ("spec.checks.unhealthyMachineConditions", checks.unhealthy_machine_conditions.given()),
-            ("spec.remediation.triggerIf", trigger(&self.health_check.remediation.trigger_if)),
-            ("spec.remediation.templateRef", template(&self.health_check.remediation.template_ref)),
+            (paths::health_check::UNHEALTHY_NODE_CONDITIONS, checks.unhealthy_node_conditions.given()),
+            (paths::health_check::UNHEALTHY_MACHINE_CONDITIONS, checks.unhealthy_machine_conditions.given()),
+            (paths::health_check::REMEDIATION_TRIGGER, trigger(&self.health_check.remediation.trigger_if)),
+            (paths::health_check::REMEDIATION_TEMPLATE, template(&self.health_check.remediation.template_ref)),
         ];
         for (path, value) in fields {
             // DS-03
@@ -85,7 +85,7 @@ impl<'a> HealthCheckSource<'a> {
                 object.set(path, value, self.origin.clone())?;
             }
         }
-        let path = "spec.checks.nodeStartupTimeoutSeconds";
+        let path = paths::health_check::NODE_STARTUP_TIMEOUT;
         match checks.node_startup_timeout_seconds {
             Some(seconds) => object.set(path, seconds, self.origin.clone())?,
             None => object.set(path, NODE_STARTUP_TIMEOUT, Origin::Topology)?,

@@ -22,7 +22,7 @@ pub(super) fn add_fields(
         add_autoscaled_replicas(worker, current)?;
     }
     let (ours, theirs) = (&topology.failure_domains, &class.failure_domains);
-    layers.set(worker, "spec.failureDomains", "failureDomains", ours, theirs)?;
+    layers.set(worker, paths::worker::FAILURE_DOMAINS, "failureDomains", ours, theirs)?;
     let (ours, theirs) = (&topology.min_ready_seconds, &class.min_ready_seconds);
     layers.set(worker, paths::worker::MIN_READY_SECONDS, "minReadySeconds", ours, theirs)?;
     add_timeouts(worker, &topology.deletion, &class.deletion, layers)?;
@@ -61,14 +61,12 @@ pub(super) fn add_timeouts(
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
     let (ours, theirs) = (topology.node_drain_timeout_seconds, class.node_drain_timeout_seconds);
-    let (path, from) = ("spec.template.spec.deletion.nodeDrainTimeoutSeconds", "deletion.nodeDrainTimeoutSeconds");
+    let (path, from) = (paths::worker::NODE_DRAIN_TIMEOUT, "deletion.nodeDrainTimeoutSeconds");
     layers.set(worker, path, from, &ours, &theirs)?;
     let (ours, theirs) = (topology.node_volume_detach_timeout_seconds, class.node_volume_detach_timeout_seconds);
-    let (path, from) =
-        ("spec.template.spec.deletion.nodeVolumeDetachTimeoutSeconds", "deletion.nodeVolumeDetachTimeoutSeconds");
+    let (path, from) = (paths::worker::NODE_VOLUME_DETACH_TIMEOUT, "deletion.nodeVolumeDetachTimeoutSeconds");
     layers.set(worker, path, from, &ours, &theirs)?;
     let (ours, theirs) = (topology.node_deletion_timeout_seconds, class.node_deletion_timeout_seconds);
-    let (path, from) =
-        ("spec.template.spec.deletion.nodeDeletionTimeoutSeconds", "deletion.nodeDeletionTimeoutSeconds");
+    let (path, from) = (paths::worker::NODE_DELETION_TIMEOUT, "deletion.nodeDeletionTimeoutSeconds");
     layers.set(worker, path, from, &ours, &theirs)
 }

@@ -7,7 +7,7 @@ use crate::topology::worker::WorkerKind;
 use model::hub::machine_defaults::{MAX_SURGE, MAX_UNAVAILABLE, ROLLING_UPDATE};
 use model::hub::{Object, paths};
 
-const ROLLOUT: &str = "spec.rollout";
+const ROLLOUT: &str = paths::worker::ROLLOUT;
 
 /// Adds the defaults that replace removed parts of a strategy; a value that equals its default is no change.
 pub(super) fn default_strategies(steps: &mut [PlanStep]) {

@@ -69,8 +69,8 @@ impl Counters {
 /// # Errors
 /// When a counter of the control plane is not a number.
 pub(super) fn write(ctx: &ClusterContext<'_>, after: &mut Object) -> Result<(), StepError> {
-    of_workers(ctx).write(after, "status.workers");
-    of_control_plane(ctx)?.write(after, "status.controlPlane");
+    of_workers(ctx).write(after, paths::cluster::STATUS_WORKERS);
+    of_control_plane(ctx)?.write(after, paths::cluster::STATUS_CONTROL_PLANE);
     Ok(())
 }
 

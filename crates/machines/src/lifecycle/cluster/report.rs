@@ -9,8 +9,8 @@ use crate::lifecycle::conditions::{
     ConditionState, ConditionStatus, Fallback, Priority, SummaryPart, get, is_true, mirror, put, summary,
 };
 use crate::lifecycle::contract::Flag;
-use model::hub::Object;
 use model::hub::contract::Contract;
+use model::hub::{Object, paths};
 
 /// The condition `Ready` of the infrastructure cluster (CT-6.8, CT-15.8).
 const INFRASTRUCTURE_READY: &str = "InfrastructureReady";
@@ -176,7 +176,7 @@ fn weigh(is_deleting: bool, name: &str, condition: &mut ConditionState, priority
 
 /// Availability gates of the Cluster, or of its class if it has none: condition type, and whether true is bad.
 fn gates(ctx: &ClusterContext<'_>) -> Vec<(String, bool)> {
-    const PATH: &str = "spec.availabilityGates";
+    const PATH: &str = paths::cluster::AVAILABILITY_GATES;
     let of_class = || ctx.class.as_ref().and_then(|class| class.at(PATH));
     let gates = ctx.cluster.at(PATH).or_else(of_class).and_then(Value::as_array).into_iter().flatten();
     let text = |gate: &Value, name: &str| gate.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -39,20 +39,20 @@ pub(super) fn applicable(work: &MachineReconcile<'_, '_>) -> Result<Vec<DrainRul
 }
 
 fn read(object: &Object) -> Result<DrainRule, StepError> {
-    let behavior = match text(object, "spec.drain.behavior") {
-        "Drain" => Behavior::Drain { order: number(object, "spec.drain.order").unwrap_or_default() },
+    let behavior = match text(object, paths::drain_rule::BEHAVIOR) {
+        "Drain" => Behavior::Drain { order: number(object, paths::drain_rule::ORDER).unwrap_or_default() },
         "Skip" => Behavior::Skip,
         "WaitCompleted" => Behavior::WaitCompleted,
         other => {
             return Err(StepError::failed(format!("MachineDrainRule {}: unknown behavior {other:?}", object.key())));
         }
     };
-    Ok(DrainRule { behavior, name: object.name().to_owned(), pods: items(object, "spec.pods").to_vec() })
+    Ok(DrainRule { behavior, name: object.name().to_owned(), pods: items(object, paths::drain_rule::PODS).to_vec() })
 }
 
 /// Whether any pair of Machine and Cluster selectors matches; no pairs match all.
 fn applies(work: &MachineReconcile<'_, '_>, rule: &Object) -> Result<bool, StepError> {
-    let pairs = items(rule, "spec.machines");
+    let pairs = items(rule, paths::drain_rule::MACHINES);
     for pair in pairs {
         if matches(rule.name(), pair.get("selector"), &work.machine)?
             && matches(rule.name(), pair.get("clusterSelector"), &work.cluster)?

@@ -131,7 +131,7 @@ pub(super) fn set_phase(work: &mut MachineReconcile<'_, '_>) {
         return;
     }
     set(&mut work.machine, paths::status::PHASE, json!(phase.name()));
-    set(&mut work.machine, "status.lastUpdated", stamp(work.context.now));
+    set(&mut work.machine, paths::machine::LAST_UPDATED, stamp(work.context.now));
     let why = TRANSITIONS.iter().find(|(from, to, _)| (*from, *to) == (stored.unwrap_or(Pending), phase));
     let message = format!("Machine is {phase}{}", why.map_or(String::new(), |(_, _, why)| format!(": {why}")));
     match phase {

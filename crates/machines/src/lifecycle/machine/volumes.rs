@@ -14,7 +14,7 @@ use crate::lifecycle::objects::{GroupKind, WorkloadObjects};
 use model::hub::{Object, ObjectKey, paths};
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach";
-const START: &str = "status.deletion.waitForNodeVolumeDetachStartTime";
+const START: &str = paths::machine::VOLUME_DETACH_START;
 const REASON: &str = "WaitingForVolumeDetach";
 
 /// Waits while volumes are attached that only the Node can detach.

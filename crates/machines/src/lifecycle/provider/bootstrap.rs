@@ -112,7 +112,7 @@ fn failure(ctx: &ProviderContext<'_>, owner: &Object) -> Result<Option<failures:
 /// The Secret, named like its configuration (CT-12.2).
 fn secret(ctx: &ProviderContext<'_>) -> Object {
     let config = ctx.object;
-    let format = [text(config, "spec.format"), "cloud-config"].into_iter().find(|format| !format.is_empty());
+    let format = [text(config, paths::embedded::FORMAT), "cloud-config"].into_iter().find(|format| !format.is_empty());
     made(json!({
         "apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
         "metadata": {
@@ -128,8 +128,8 @@ fn secret(ctx: &ProviderContext<'_>) -> Object {
 fn payload(config: &Object) -> String {
     let list = |path: &str| config.at(path).and_then(Value::as_array).cloned().unwrap_or_default();
     let kubeadm = ["preKubeadmCommands", "postKubeadmCommands"].map(|name| list(&format!("spec.{name}"))).concat();
-    let mut commands: Vec<Value> = list("spec.commands").into_iter().chain(kubeadm).collect();
+    let mut commands: Vec<Value> = list(paths::embedded::COMMANDS).into_iter().chain(kubeadm).collect();
     commands.push(json!("mkdir -p /run/cluster-api && touch /run/cluster-api/bootstrap-success.complete"));
-    let data = json!({"write_files": list("spec.files"), "runcmd": commands});
+    let data = json!({"write_files": list(paths::embedded::FILES), "runcmd": commands});
     format!("#cloud-config\n{data}\n")
 }

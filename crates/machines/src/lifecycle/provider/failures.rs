@@ -8,12 +8,12 @@ use crate::lifecycle::fields::{created, set_annotation, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
-use model::hub::Object;
+use model::hub::{Object, paths};
 
 use std::sync::Arc;
 
 /// Path of the injected failure in a spec.
-const PATH: &str = "spec.backend.inMemory.failure";
+const PATH: &str = paths::embedded::FAILURE;
 /// On a Cluster: names of its Machines in creation order, if settings refer to their numbers.
 const NUMBERED: &str = "lifecycle.topologist.dev/numbered-machines";
 

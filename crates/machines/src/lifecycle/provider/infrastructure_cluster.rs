@@ -48,7 +48,7 @@ fn is_up(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliatio
         return false;
     }
     let settings = ctx.context.settings;
-    let lasts = delay(settings, ctx.object, "spec.backend.inMemory", ("cluster", settings.timings.cluster));
+    let lasts = delay(settings, ctx.object, paths::embedded::BACKEND, ("cluster", settings.timings.cluster));
     ctx.is_over(after, READY, lasts, step)
 }
 
@@ -62,7 +62,7 @@ fn provide(ctx: &ProviderContext<'_>, after: &mut Object, step: &mut Reconciliat
         Flag::Provisioned.raise(ctx.context, after);
         step.event("Provisioned", "Provisioned the infrastructure of the Cluster");
     }
-    let domains = items(after, "spec.failureDomains");
+    let domains = items(after, paths::embedded::FAILURE_DOMAINS);
     if !domains.is_empty() {
         let domains = failure_domains(domains, ctx.context.contract(ctx.object));
         set(after, paths::status::FAILURE_DOMAINS, domains);

@@ -125,7 +125,7 @@ pub(super) fn basics(cluster: &Object, version: &str) -> Vec<Object> {
         let blocks = items(cluster, &format!("spec.clusterNetwork.{name}.cidrBlocks")).iter().filter_map(Value::as_str);
         blocks.collect::<Vec<_>>().join(",")
     };
-    let domain = match text(cluster, "spec.clusterNetwork.serviceDomain") {
+    let domain = match text(cluster, paths::cluster::SERVICE_DOMAIN) {
         "" => "cluster.local",
         domain => domain,
     };

@@ -23,13 +23,13 @@ use crate::telemetry::metrics::Metrics;
 use golang::json::PlainValue;
 use machines::lifecycle::{GroupKind, ObjectId, set_field};
 use model::hub::contract::Contract;
-use model::hub::{Object, ObjectKey};
+use model::hub::{Object, ObjectKey, paths};
 
 /// Maximum size of the objects of one limited workload cluster, in bytes of JSON.
 pub(super) const MOST: usize = 256 * 1024 * 1024;
 /// Large fields that no step reads.
 const LARGE: [&str; 6] = [
-    "metadata.managedFields",
+    paths::metadata::MANAGED_FIELDS,
     "spec.containers",
     "spec.initContainers",
     "status.containerStatuses",
