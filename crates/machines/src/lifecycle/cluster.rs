@@ -28,7 +28,7 @@ use self::context::ClusterContext;
 use self::deletion::DeletionStage;
 pub use self::phase::CLUSTER_TRANSITIONS;
 use super::begin::begin;
-use super::conditions::{observe_generation, reason};
+use super::conditions::{DELETION_COMPLETED, observe_generation, reason};
 use super::context::{StepContext, StepError};
 use super::fields::remove_finalizer;
 use super::step::Reconciliation;
@@ -83,7 +83,7 @@ fn is_known_to_be_over(object: &Object, stage: &DeletionStage) -> bool {
 fn release(object: &Arc<Object>, step: &mut Reconciliation) {
     let mut after = (**object).clone();
     remove_finalizer(&mut after, FINALIZER);
-    step.event("DeletionCompleted", "Everything that belonged to the Cluster is gone");
+    step.event(DELETION_COMPLETED, "Everything that belonged to the Cluster is gone");
     step.update(object, after);
 }
 

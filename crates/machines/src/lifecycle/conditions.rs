@@ -52,6 +52,8 @@ const FIRST: [&str; 35] = [
 const LAST: [&str; 2] = ["Paused", "Deleting"];
 /// The end of the message of a condition that another object does not have yet.
 pub const NOT_YET_REPORTED: &str = "not yet reported";
+/// Reason of the condition `Deleting` when only the finalizer of a Cluster or a Machine is left, and of the event then.
+pub(super) const DELETION_COMPLETED: &str = "DeletionCompleted";
 /// How many different messages an aggregate shows, and how many names with each (MA-14.5).
 const SHOWN: usize = 3;
 

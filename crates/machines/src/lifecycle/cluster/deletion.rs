@@ -5,6 +5,7 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::context::{ClusterContext, ReferencedObject};
+use crate::lifecycle::conditions::DELETION_COMPLETED;
 use crate::lifecycle::fields::is_to;
 use crate::lifecycle::step::Reconciliation;
 use model::hub::{Object, annotation};
@@ -23,11 +24,9 @@ pub(super) struct DeletionStage {
 impl DeletionStage {
     /// Whether everything that must be deleted before the Cluster is gone.
     pub(super) fn is_over(&self) -> bool {
-        self.reason == COMPLETED
+        self.reason == DELETION_COMPLETED
     }
 }
-
-const COMPLETED: &str = "DeletionCompleted";
 
 /// Deletes the objects whose turn it is, and returns what the deletion waits for.
 pub(super) fn delete_next(ctx: &ClusterContext<'_>, step: &mut Reconciliation) -> DeletionStage {
@@ -50,7 +49,7 @@ pub(super) fn delete_next(ctx: &ClusterContext<'_>, step: &mut Reconciliation) -
             return DeletionStage { reason, message };
         }
     }
-    DeletionStage { reason: COMPLETED, message: "Deletion completed".to_owned() }
+    DeletionStage { reason: DELETION_COMPLETED, message: "Deletion completed".to_owned() }
 }
 
 /// Whether an extension may block the deletion.

@@ -51,7 +51,7 @@ pub(super) fn reconcile(work: &mut MachineReconcile<'_, '_>) -> Result<(), StepE
 
 /// Whether the status reports the completed deletion, which is written before the finalizer is removed (DEC-6).
 pub(super) fn says_complete(work: &MachineReconcile<'_, '_>) -> bool {
-    conditions::reason(&work.before, "Deleting") == DeletionWait::COMPLETED
+    conditions::reason(&work.before, "Deleting") == conditions::DELETION_COMPLETED
 }
 
 /// The first incomplete stage; with a failure, the failed stage.

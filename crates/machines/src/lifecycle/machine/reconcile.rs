@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::lifecycle::conditions::DELETION_COMPLETED;
 use crate::lifecycle::context::StepContext;
 use crate::lifecycle::objects::WorkloadObjects;
 use crate::lifecycle::step::{ObjectWrite, Reconciliation};
@@ -57,16 +58,13 @@ pub(super) struct DeletionWait {
 }
 
 impl DeletionWait {
-    /// Reason of the last stage.
-    pub(super) const COMPLETED: &str = "DeletionCompleted";
-
     /// Only the finalizer of the Machine is left.
     pub(super) fn completed() -> Self {
-        DeletionWait::new(DeletionWait::COMPLETED, "Deletion completed")
+        DeletionWait::new(DELETION_COMPLETED, "Deletion completed")
     }
 
     pub(super) fn is_completed(&self) -> bool {
-        self.reason == DeletionWait::COMPLETED
+        self.reason == DELETION_COMPLETED
     }
 
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
