@@ -17,8 +17,6 @@ use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::args::ArgumentError;
-
 /// The assumed limit if there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
 
@@ -115,28 +113,6 @@ pub(super) fn limit() -> usize {
     FILES.into_iter().find_map(read).filter(|limit| *limit < 1 << 50).unwrap_or(WITHOUT_LIMIT)
 }
 
-/// Reads a memory limit.
-///
-/// # Errors
-/// When it is not a size, or less than 64Mi.
-pub(super) fn size(text: &str) -> Result<usize, ArgumentError> {
-    let size = bytes(text)?;
-    if size < 64 << 20 { Err(ArgumentError::SmallLimit(text.to_owned())) } else { Ok(size) }
-}
-
-/// Reads a size as Kubernetes writes one: bytes, or with Ki, Mi, Gi.
-///
-/// # Errors
-/// When it is not such a size.
-pub(super) fn bytes(text: &str) -> Result<usize, ArgumentError> {
-    let wrong = || ArgumentError::Size(text.to_owned());
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
-    let (number, shift) =
-        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift))).unwrap_or((text, 0));
-    let number: usize = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,17 +164,5 @@ mod tests {
             }
         }
         assert_eq!(Connections::within(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
-    }
-
-    #[test]
-    fn sizes_are_written_as_kubernetes_writes_them() {
-        for (text, want) in
-            [("134217728", 128 * MIB), ("131072Ki", 128 * MIB), ("512Mi", 512 * MIB), ("2Gi", 2048 * MIB)]
-        {
-            assert_eq!(size(text), Ok(want), "{text}");
-        }
-        for text in ["", "Gi", "1.5Gi", "-1Gi", "1G", "1Mi", "99999999999999999999Gi", "18014398509481984Gi"] {
-            assert!(size(text).is_err(), "{text}");
-        }
     }
 }

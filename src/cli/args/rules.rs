@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-use crate::cli::memory;
+use super::values::byte_size;
 use crate::cli::named_values::{DEPENDENTS, DEPRECATED, named};
 use engine::admission::{AdmissionSettings, Dependents, Deprecated, FeatureGates};
 
@@ -31,7 +31,7 @@ pub struct RuleFlags {
     /// Maximum size of the topology of one Cluster, in bytes or as 512Ki or 64Mi: the bytes of all objects, each as
     /// large as its template, and of the variables that patches see. A larger one is not computed; a Cluster that needs
     /// it is invalid. In a server, the memory limit may lower it.
-    #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = memory::bytes,
+    #[arg(long, value_name = "SIZE", default_value = "64Mi", value_parser = byte_size,
         env = "TOPOLOGIST_COMPUTATION_LIMIT")]
     pub computation_limit: usize,
 }

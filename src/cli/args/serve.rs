@@ -8,9 +8,8 @@ use anyhow::{Result, anyhow, ensure};
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
-use super::values::{duration, positive_duration};
+use super::values::{duration, memory_limit, positive_duration};
 use super::{LinkFlags, RuleFlags, certificates, leading};
-use crate::cli::memory;
 use crate::cli::named_values::{ENFORCE, LOG_FORMAT, UNKNOWN_IMPACT, named};
 use engine::admission::{AdmissionSettings, Enforce};
 use engine::impact::UnknownImpact;
@@ -101,7 +100,7 @@ pub struct ServeArgs {
     pub connection_age: Duration,
     /// Memory limit of the process, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in
     /// progress together stay below 60 % of it. Default: the memory limit of the container, or 1Gi without one.
-    #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
+    #[arg(long, value_name = "SIZE", value_parser = memory_limit, env = "TOPOLOGIST_MEMORY_LIMIT")]
     pub memory_limit: Option<usize>,
     /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", value_parser = named(ENFORCE), env = "TOPOLOGIST_ENFORCE")]

@@ -145,6 +145,28 @@ pub(super) fn life(text: &str) -> Result<Duration, ArgumentError> {
     }
 }
 
+/// Reads a memory limit.
+///
+/// # Errors
+/// When it is not a size, or less than 64Mi.
+pub(super) fn memory_limit(text: &str) -> Result<usize, ArgumentError> {
+    let size = byte_size(text)?;
+    if size < 64 << 20 { Err(ArgumentError::SmallLimit(text.to_owned())) } else { Ok(size) }
+}
+
+/// Reads a size as Kubernetes writes one: bytes, or with Ki, Mi, Gi.
+///
+/// # Errors
+/// When it is not such a size.
+pub(super) fn byte_size(text: &str) -> Result<usize, ArgumentError> {
+    let wrong = || ArgumentError::Size(text.to_owned());
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let (number, shift) =
+        units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift))).unwrap_or((text, 0));
+    let number: usize = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +201,17 @@ mod tests {
             ("5w", Err(())),
         ] {
             assert_eq!(duration(text).map_err(drop), want.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_as_kubernetes_writes_them() {
+        for (text, want) in [("134217728", 128 << 20), ("131072Ki", 128 << 20), ("512Mi", 512 << 20), ("2Gi", 2 << 30)]
+        {
+            assert_eq!(memory_limit(text), Ok(want), "{text}");
+        }
+        for text in ["", "Gi", "1.5Gi", "-1Gi", "1G", "1Mi", "99999999999999999999Gi", "18014398509481984Gi"] {
+            assert!(memory_limit(text).is_err(), "{text}");
         }
     }
 }
