@@ -24,13 +24,18 @@ use model::world::Found;
 
 /// Plans one Cluster independently of others, from its state before a change to the one after it.
 pub fn compare(cluster: &ObjectKey, before: &TopologySimulator, after: &TopologySimulator) -> ClusterReport {
-    let mut old = before.clone();
+    let is_alone = [before, after].iter().all(|side| side.is_only_writer(cluster));
+    let start = |side: &TopologySimulator| match is_alone {
+        true => side.clone().without_managed_fields(),
+        false => side.clone(),
+    };
+    let mut old = start(before);
     let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
     let settled = if is_old { old.settle(cluster) } else { Rollout::default() };
     if !is_new {
         return ClusterReport::deleted(cluster, &old);
     }
-    let mut new = after.clone();
+    let mut new = start(after);
     if is_old {
         new.take_over(cluster, &old);
     }

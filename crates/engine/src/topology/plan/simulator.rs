@@ -23,7 +23,7 @@ use crate::topology::{Computation, Failure, Interrupted, ObservedState, Options}
 use golang::fnv;
 use golang::json::Weight;
 use model::hub::names::DeterministicNames;
-use model::hub::{Cluster, Hook, Object, ObjectKey, SharedValues, annotation, label};
+use model::hub::{Cluster, GROUP, Hook, Kind, Object, ObjectKey, SharedValues, annotation, label};
 use model::world::{
     Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
     PlannedVersions, Record, World, settle,
@@ -181,10 +181,17 @@ impl TopologySimulator {
     }
 
     /// The same world, whose objects are written by topologies alone: the fields of each are those that were applied
-    /// (DEC-43), so `managedFields` are not needed.
+    /// (DEC-43), so `managedFields` are not needed. An object that has some already keeps and updates them.
     #[must_use]
     pub fn without_managed_fields(self) -> Self {
         TopologySimulator { omits_managed_fields: true, ..self }
+    }
+
+    /// Whether only the simulator writes objects of a Cluster: it has none yet, and there is no server.
+    pub fn is_only_writer(&self, cluster: &ObjectKey) -> bool {
+        let is_other = |object: &Arc<Object>| (object.group(), object.kind()) != (GROUP, Kind::Cluster.name());
+        let mut objects = self.facts.objects().into_iter().flat_map(|objects| objects.of_cluster(cluster));
+        self.server.is_none() && !objects.any(is_other)
     }
 
     /// Whether extensions are called. They are sent Clusters, which are among the objects then.

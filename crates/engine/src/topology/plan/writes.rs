@@ -87,29 +87,23 @@ impl TopologySimulator {
         schema: &ssa::MergeSchema,
     ) -> Result<Object, Failure> {
         let before = world.object(reference);
+        let omits = |live: Option<&Object>| {
+            self.omits_managed_fields && live.is_none_or(|live| live.at(paths::metadata::MANAGED_FIELDS).is_none())
+        };
+        let written = |live: Option<&Object>, managers: &[ManagedFields]| {
+            let value = live.map(|live| live.to_value());
+            let (object, managers) = applied(value.as_deref(), managers, sent, schema)?;
+            object_from(if omits(live) { object } else { ssa::with_managers(object, &managers) })
+        };
         let merged = match &before {
-            Found::Yes(live) => {
-                let managers = owners(live, self.applied.get(reference), sent, schema)?;
-                self.applied_by(Some(&live.to_value()), &managers, sent, schema)
-            }
+            Found::Yes(live) => written(Some(live), &owners(live, self.applied.get(reference), sent, schema)?),
             // The object is equal to the configuration.
-            _ if self.omits_managed_fields => {
+            _ if omits(None) => {
                 ssa::check_configuration(&sent.to_value(), schema).map(|()| sent.clone()).map_err(MergeError::from)
             }
-            _ => self.applied_by(None, &[], sent, schema),
+            _ => written(None, &[]),
         };
         merged.map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
-    }
-
-    fn applied_by(
-        &self,
-        live: Option<&Value>,
-        managers: &[ManagedFields],
-        sent: &Object,
-        schema: &ssa::MergeSchema,
-    ) -> Result<Object, MergeError> {
-        let (object, managers) = applied(live, managers, sent, schema)?;
-        object_from(if self.omits_managed_fields { object } else { ssa::with_managers(object, &managers) })
     }
 
     /// Applies the effects of the provider and the machine controllers after a step.
