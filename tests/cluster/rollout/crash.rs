@@ -38,7 +38,7 @@ impl Wish {
         drop(manager);
     }
 
-    pub(super) async fn say(self, site: &Site) {
+    pub(super) async fn apply_to(self, site: &Site) {
         match self {
             Wish::Create => site.apply_file("cluster.yaml").await,
             Wish::Rotate => {
@@ -139,7 +139,7 @@ async fn comes_of(wish: Wish, trouble: Trouble) -> (Vec<String>, usize) {
     let site = Site::embedded().await;
     site.provide().await;
     wish.prepare(&site).await;
-    wish.say(&site).await;
+    wish.apply_to(&site).await;
     let wire = Wire::new(trouble);
     let mut manager = Manager::start(&site, &wire);
     tokio::select! {

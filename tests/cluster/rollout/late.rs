@@ -106,7 +106,7 @@ async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {
     let before = referenced(&site).await;
     let wire = Wire::new(Trouble::Late { kind: "embeddedcontrolplanes", by: Duration::from_secs(12) });
     let manager = Manager::start(&site, &wire);
-    Wish::Rotate.say(&site).await;
+    Wish::Rotate.apply_to(&site).await;
     // The run is repeated with another template, and those that nothing refers to are deleted.
     successor(&site, &before).await;
     let late = site.until("the apply arrives", || async { wire.late() }).await;
@@ -146,7 +146,7 @@ async fn conflicts_with_those_who_write_status_are_rare(site: Site) {
     let wire = Wire::new(Trouble::None);
     let manager = Manager::start(&site, &wire);
     for wish in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade] {
-        wish.say(&site).await;
+        wish.apply_to(&site).await;
         at_rest(&site, &manager).await;
     }
     let (conflicts, requests) = (wire.conflicts(), wire.requests().len());

@@ -226,7 +226,7 @@ async fn a_rollout_finishes_although_the_api_server_is_restarted() {
         faulty.set(code.map_or(Mood::Well, |code| Mood::ComesAndGoes { code }));
         let before = faulty.failures();
         for (position, wish) in [Wish::Create, Wish::Upgrade].into_iter().enumerate() {
-            wish.say(&site).await;
+            wish.apply_to(&site).await;
             at_rest(&site, &topologist).await;
             let found = comparable(&site).await;
             match wanted.get(position) {
@@ -254,7 +254,7 @@ async fn the_work_of_killed_processes_is_finished_by_the_next_one() {
         let site = Site::on(installation.kubernetes.client(), installation.kubernetes.namespace("killed").await).await;
         site.provide().await;
         for (position, wish) in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade].into_iter().enumerate() {
-            wish.say(&site).await;
+            wish.apply_to(&site).await;
             if let Some(delay) = delay {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
                 leader.signal("KILL");

@@ -199,14 +199,14 @@ impl WatchStream {
             (state.news(&self.kind, self.position), state.registry.clone(), state.oldest(&self.kind))
         };
         let mut lines = Vec::new();
-        let Some(happenings) = news.happenings else {
+        let Some(events) = news.events else {
             let expired = ApiError::expired(format!("too old resource version: {} ({oldest})", self.position));
             write_line("ERROR", &expired.to_value(), &mut lines);
             self.is_over = true;
             return lines;
         };
-        for happening in &happenings {
-            self.tell(happening, &registry, &mut lines);
+        for event in &events {
+            self.write_event(event, &registry, &mut lines);
         }
         self.position = news.version;
         lines
@@ -217,25 +217,25 @@ impl WatchStream {
     }
 
     /// The event of an object that enters the selection, changes in it, or leaves it.
-    fn tell(&self, happening: &WatchEvent, registry: &KindRegistry, lines: &mut Vec<u8>) {
-        if !self.is_about(&happening.key) {
+    fn write_event(&self, event: &WatchEvent, registry: &KindRegistry, lines: &mut Vec<u8>) {
+        if !self.is_about(&event.key) {
             return;
         }
         let selected = |stored: &Option<Arc<StoredEntry>>| {
             stored.as_ref().is_some_and(|stored| self.selector.selects(registry, &self.resource, stored))
         };
-        match (selected(&happening.before), selected(&happening.after)) {
+        match (selected(&event.before), selected(&event.after)) {
             (false, false) => {}
             (was_selected, true) => {
-                let Some(after) = &happening.after else { return };
+                let Some(after) = &event.after else { return };
                 let what = if was_selected { "MODIFIED" } else { "ADDED" };
                 self.line(what, after, registry, lines);
             }
             (true, false) => {
                 // The last state with the version of the deletion.
-                let Some(before) = &happening.before else { return };
+                let Some(before) = &event.before else { return };
                 let mut object = viewed(registry, &self.resource, before);
-                object["metadata"]["resourceVersion"] = json!(happening.version.to_string());
+                object["metadata"]["resourceVersion"] = json!(event.version.to_string());
                 write_line("DELETED", &self.form.object(&self.resource, object), lines);
             }
         }

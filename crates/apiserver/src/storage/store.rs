@@ -121,7 +121,7 @@ impl StoredKind {
 /// Changes after a version; `None` if they are not available any more.
 #[derive(Debug)]
 pub(crate) struct EventBatch {
-    pub happenings: Option<Vec<WatchEvent>>,
+    pub events: Option<Vec<WatchEvent>>,
     /// The version up to which this is complete.
     pub version: u64,
 }
@@ -293,13 +293,13 @@ impl StoreState {
     }
 
     /// Records a change, and drops the oldest ones above the limits.
-    fn record(&mut self, kind: &Arc<str>, happening: WatchEvent) {
+    fn record(&mut self, kind: &Arc<str>, event: WatchEvent) {
         let (now, retention) = ((self.options.clock)(), self.retention.clone());
         let since = retention.oldest_change(now);
-        let version = happening.version;
-        let bytes = happening.before.as_ref().map_or(0, |before| before.bytes());
+        let version = event.version;
+        let bytes = event.before.as_ref().map_or(0, |before| before.bytes());
         let collection = self.collection(kind);
-        collection.log.push(happening, version, bytes, now);
+        collection.log.push(event, version, bytes, now);
         collection.log.keep(retention.changes, since);
         collection.news.send_replace(version);
         if self.swept < since {
@@ -365,12 +365,12 @@ impl StoreState {
 
     /// Changes of a kind after a version.
     pub(crate) fn news(&self, kind: &str, since: u64) -> EventBatch {
-        let nothing = || EventBatch { happenings: Some(Vec::new()), version: self.version };
+        let nothing = || EventBatch { events: Some(Vec::new()), version: self.version };
         let Some(collection) = self.collections.get(kind) else { return nothing() };
         if since < collection.log.forgotten() {
-            return EventBatch { happenings: None, version: self.version };
+            return EventBatch { events: None, version: self.version };
         }
-        EventBatch { happenings: Some(collection.log.after(since).cloned().collect()), version: self.version }
+        EventBatch { events: Some(collection.log.after(since).cloned().collect()), version: self.version }
     }
 
     /// The oldest version from which a kind can be watched.
@@ -385,10 +385,10 @@ impl StoreState {
             return None;
         }
         let mut objects = collection.objects.clone();
-        for happening in collection.log.after(version).rev() {
-            match &happening.before {
-                Some(before) => objects.insert_mut(happening.key.clone(), before.clone()),
-                None => drop(objects.remove_mut(&happening.key)),
+        for event in collection.log.after(version).rev() {
+            match &event.before {
+                Some(before) => objects.insert_mut(event.key.clone(), before.clone()),
+                None => drop(objects.remove_mut(&event.key)),
             }
         }
         Some(objects)

@@ -80,7 +80,7 @@ mod tests {
     }
 
     /// Whether the step of the Cluster connects its workload cluster, or disconnects it.
-    fn asks(simulator: &MachineSimulator) -> Option<bool> {
+    fn is_connection_requested(simulator: &MachineSimulator) -> Option<bool> {
         let cluster = simulator.core("Cluster", CLUSTER);
         let (mut step, context) =
             (Reconciliation::default(), StepContext::new(&simulator.objects, &simulator.settings, simulator.now()));
@@ -124,7 +124,7 @@ mod tests {
                 Some(true),
             ),
         ] {
-            assert_eq!(asks(&setup(provides, external, spec, initialized(status))), want, "{case}");
+            assert_eq!(is_connection_requested(&setup(provides, external, spec, initialized(status))), want, "{case}");
         }
     }
 
@@ -133,16 +133,16 @@ mod tests {
         let spec = control_plane("controlplane.cluster.x-k8s.io", "KubeadmControlPlane");
         let mut simulator = setup(ProvidedKinds::Embedded, &[], spec, initialized("True"));
         simulator.objects.disconnect(&cluster_key(), Some("it did not answer in time".to_owned()));
-        assert_eq!(asks(&simulator), None, "it is followed already");
+        assert_eq!(is_connection_requested(&simulator), None, "it is followed already");
         simulator.objects.workload_mut(&cluster_key()).is_reachable = true;
-        assert_eq!(asks(&simulator), None);
+        assert_eq!(is_connection_requested(&simulator), None);
         let cluster = simulator.core("Cluster", CLUSTER);
         simulator
             .edit(&cluster, |it| crate::lifecycle::set_field(it, "spec.controlPlaneRef.apiGroup", json!(EMBEDDED)));
-        assert_eq!(asks(&simulator), Some(false), "now this process plays it");
+        assert_eq!(is_connection_requested(&simulator), Some(false), "now this process plays it");
         simulator.objects.forget_workload(&cluster_key());
         simulator.objects.workload_mut(&cluster_key()).is_reachable = true;
-        assert_eq!(asks(&simulator), None, "an API server in this process stays");
+        assert_eq!(is_connection_requested(&simulator), None, "an API server in this process stays");
     }
 
     #[test]
@@ -150,10 +150,10 @@ mod tests {
         let spec = json!({"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerCluster",
             "name": "i"}});
         let provisioned = || json!({"initialization": {"infrastructureProvisioned": true}});
-        assert_eq!(asks(&setup(ProvidedKinds::Embedded, &[], spec.clone(), json!({}))), None);
-        assert_eq!(asks(&setup(ProvidedKinds::Everything, &[], spec.clone(), provisioned())), None);
+        assert_eq!(is_connection_requested(&setup(ProvidedKinds::Embedded, &[], spec.clone(), json!({}))), None);
+        assert_eq!(is_connection_requested(&setup(ProvidedKinds::Everything, &[], spec.clone(), provisioned())), None);
         let mut simulator = setup(ProvidedKinds::Embedded, &[], spec, provisioned());
-        assert_eq!(asks(&simulator), Some(true));
+        assert_eq!(is_connection_requested(&simulator), Some(true));
         let to = json!({"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedMachine", "name": "m"});
         let mut machine = core("Machine", "m", json!({"clusterName": CLUSTER, "infrastructureRef": to}));
         crate::lifecycle::set_field(
@@ -164,6 +164,6 @@ mod tests {
             }),
         );
         simulator.make(machine);
-        assert_eq!(asks(&simulator), None, "the embedded machine brings its own API server");
+        assert_eq!(is_connection_requested(&simulator), None, "the embedded machine brings its own API server");
     }
 }

@@ -26,10 +26,10 @@ fn blade() -> ObjectKey {
 /// The steps of a rollout that has no more than one plan, as `action part`.
 fn steps(outcome: &Rollout) -> Vec<String> {
     assert_eq!(outcome.failure, None);
-    outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect()
+    outcome.rounds.iter().flat_map(|round| &round.steps).map(action_and_part).collect()
 }
 
-fn said(step: &PlanStep) -> String {
+fn action_and_part(step: &PlanStep) -> String {
     format!("{} {}", step.action.name(), step.part)
 }
 
@@ -246,7 +246,7 @@ fn infrastructure_of_another_kind_is_refused() {
         change(&Scene::new(), &after.at("ForgeClusterTemplate ground", "/spec/template/spec/site", json!("n")));
     assert!(matches!(outcome.failure, Some(Failure::Incompatible { .. })));
     assert_eq!(
-        outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect::<Vec<_>>(),
+        outcome.rounds.iter().flat_map(|round| &round.steps).map(action_and_part).collect::<Vec<_>>(),
         ["apply infrastructure"]
     );
 }

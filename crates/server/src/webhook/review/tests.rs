@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::scripted::{Script, ScriptedAnswer as Said};
+use crate::kubernetes::scripted::{Script, ScriptedAnswer};
 use crate::webhook::routes::router;
 use crate::webhook::testing::{self, post_review, review};
 use model::hub::{ClusterClass, ObjectKey};
@@ -70,9 +70,9 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
     };
     let lists = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/";
     let script = Script::default();
-    script.get(&format!("{lists}machinedeployments"), &[], Said::Silence);
-    script.get(&format!("{lists}machinepools"), &[], Said::Silence);
-    script.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controls.g.io", &[], Said::Silence);
+    script.get(&format!("{lists}machinedeployments"), &[], ScriptedAnswer::Silence);
+    script.get(&format!("{lists}machinepools"), &[], ScriptedAnswer::Silence);
+    script.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controls.g.io", &[], ScriptedAnswer::Silence);
     let metrics = Arc::new(Metrics::default());
     let gatherer = Gatherer::with_api_server(Arc::new(Cache::new(facts)), script.client(), metrics.clone());
     let handler = ReviewHandler::new(gatherer, AdmissionSettings::default(), ReviewLimits::default(), metrics);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SIZE, SMITH, blade, said};
+use super::{SIZE, SMITH, action_and_part, blade};
 use crate::topology::plan::{AppliedState, Certainty, DryRunServer, Plan, PlanStep, TopologySimulator};
 use crate::topology::shim::Shim;
 use crate::topology::testing::Scene;
@@ -88,7 +88,7 @@ pub(super) fn differs(call: &DryRunCall, change: impl Fn(&mut Object, &mut Objec
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
-    plan.steps.iter().map(said).collect()
+    plan.steps.iter().map(action_and_part).collect()
 }
 
 #[test]
@@ -294,9 +294,9 @@ fn a_plan_of_a_running_cluster_makes_dry_runs_for_existing_objects() {
 
     let server = Arc::new(Alike { differs: true, ..Alike::default() });
     let rounds = tried(&server);
-    let said: Vec<String> = rounds.iter().flatten().map(said).collect();
+    let action_and_part: Vec<String> = rounds.iter().flatten().map(action_and_part).collect();
     let want = ["apply infrastructure", "rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"];
-    assert_eq!(said, want);
+    assert_eq!(action_and_part, want);
     assert!(rounds[0].iter().all(|step| step.certainty == Certainty::Exact), "{rounds:?}");
     let asked = server.asked.lock().unwrap().concat();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SIZE, SMITH, change, said};
+use super::{SIZE, SMITH, action_and_part, change};
 use crate::topology::Failure;
 use crate::topology::failure::DeniedChange;
 use crate::topology::testing::Scene;
@@ -41,7 +41,7 @@ fn a_template_whose_rule_denies_the_dry_run_is_not_replaced() {
         ("another kind", with_rules("forgeclustertemplates", "self == oldSelf", ""), None),
     ] {
         let outcome = change(&scene, &scene.clone().at(SMITH, SIZE, json!("large")));
-        let steps: Vec<String> = outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect();
+        let steps: Vec<String> = outcome.rounds.iter().flat_map(|round| &round.steps).map(action_and_part).collect();
         match (want, outcome.failure) {
             (Some(want), Some(Failure::Immutable { object, place, change })) => {
                 assert_eq!((&*place, change), (want, DeniedChange::Replace), "{case}");

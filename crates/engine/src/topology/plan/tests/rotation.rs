@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::super::*;
-use super::{SIZE, SMITH, blade, change, said, steps};
+use super::{SIZE, SMITH, action_and_part, blade, change, steps};
 use crate::topology::Failure;
 use crate::topology::testing::{Scene, objects};
 use model::hub::{Cluster, label};
@@ -48,7 +48,7 @@ fn templates_of_machines_are_replaced_and_objects_change_in_place() {
         let names: Vec<_> = objects(&before.desired()).iter().map(|one| one.object.name().to_owned()).collect();
         for step in &outcome.rounds[0].steps {
             let is_old = names.contains(&step.object.key.name);
-            assert_eq!(is_old, step.action != StepAction::Rotate, "{template}: {}", said(step));
+            assert_eq!(is_old, step.action != StepAction::Rotate, "{template}: {}", action_and_part(step));
         }
     }
 }
@@ -135,7 +135,8 @@ fn a_name_of_a_template_in_another_template_rotates_twice() {
     let before = patched(noting(BOOTSTRAP, "KubeadmConfigTemplate", variable));
     let outcome = change(&before, &before.clone().at(SMITH, SIZE, json!("large")));
     assert_eq!(outcome.failure, None);
-    let rounds: Vec<Vec<String>> = outcome.rounds.iter().map(|round| round.steps.iter().map(said).collect()).collect();
+    let rounds: Vec<Vec<String>> =
+        outcome.rounds.iter().map(|round| round.steps.iter().map(action_and_part).collect()).collect();
     let rotate =
         |part: &str| vec![format!("rotate MachineDeployment/md/{part}"), "apply MachineDeployment/md".to_owned()];
     assert_eq!(rounds, [rotate("infrastructure"), rotate("bootstrap")]);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::*;
 use super::walk::{V31, V33, Walk};
-use super::{blade, said};
+use super::{action_and_part, blade};
 use model::hub::annotation;
 
 /// What happens before a row.
@@ -100,7 +100,7 @@ fn the_documented_upgrade_is_planned_step_by_step() {
         assert_eq!([&*row.control_plane, &*row.deployments], versions, "{name}");
         assert_eq!(row.plans, plans, "{name}");
         assert_eq!((row.marks, &*row.step), (marks.join(","), step), "{name}");
-        assert_eq!(row.steps.iter().map(said).collect::<Vec<_>>(), steps, "{name}");
+        assert_eq!(row.steps.iter().map(action_and_part).collect::<Vec<_>>(), steps, "{name}");
         let lines = lines.iter().map(|line| format!("\n  * {line}")).collect::<String>();
         let want = if lines.is_empty() { "True".to_owned() } else { format!("Cluster is upgrading to v1.33.0{lines}") };
         assert_eq!(row.condition, want, "{name}");
@@ -128,8 +128,8 @@ fn hooks_are_marked_before_the_step_and_unmarked_in_a_write_of_their_own() {
     let row = walk.plan();
     let [first, .., last] = &row.steps[..] else { panic!("several steps") };
     let paths = |step: &PlanStep| step.changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>();
-    assert_eq!((said(first), paths(first)), ("apply cluster".to_owned(), vec![hooks.to_owned()]));
-    assert_eq!((said(last), paths(last)), ("apply cluster".to_owned(), vec![step.to_owned()]));
+    assert_eq!((action_and_part(first), paths(first)), ("apply cluster".to_owned(), vec![hooks.to_owned()]));
+    assert_eq!((action_and_part(last), paths(last)), ("apply cluster".to_owned(), vec![step.to_owned()]));
     // Were nothing written after it, the marks would still be there.
     let marks = first.applied.as_ref().unwrap().texts("metadata.annotations").unwrap();
     assert_eq!(marks[annotation::PENDING_HOOKS], "AfterClusterUpgrade,AfterControlPlaneUpgrade");
@@ -158,7 +158,7 @@ fn a_version_and_whatever_else_has_waited_are_one_write() {
     for template in ["ForgeMachineTemplate", "KubeadmConfigTemplate"] {
         walk.edit(template, "/spec/template/spec/size", json!("huge"));
     }
-    let of = |row: &super::walk::Row| row.steps.iter().map(said).collect::<Vec<_>>();
+    let of = |row: &super::walk::Row| row.steps.iter().map(action_and_part).collect::<Vec<_>>();
     let frozen = ["create controlPlane/healthCheck", "create MachineDeployment/md-c/healthCheck"];
     assert_eq!(of(&walk.plan()), frozen);
     walk.edit("Cluster", "/spec/topology/controlPlane/healthCheck", check(61));
@@ -204,7 +204,7 @@ fn a_worker_takes_version_templates_and_fields_in_one_write() {
     paths.sort();
     let want = ["spec.replicas", "spec.template.spec.infrastructureRef.name", "spec.template.spec.version"];
     assert_eq!(paths, want);
-    assert_eq!(row.steps.iter().filter(|step| said(step) == "apply MachineDeployment/md-a").count(), 1);
+    assert_eq!(row.steps.iter().filter(|step| action_and_part(step) == "apply MachineDeployment/md-a").count(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::confirmed::{differs, planned_with};
-use super::{blade, said};
+use super::{action_and_part, blade};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::Current;
 use crate::topology::plan::{Plan, TopologySimulator};
@@ -53,7 +53,7 @@ fn a_template_that_is_gone_gets_a_successor_to_which_its_owner_refers() {
     let scene = Scene::new();
     for (reference, part, owner) in templates(&scene) {
         let plan = planned(&without(&reference, &scene)).unwrap();
-        let steps: Vec<_> = plan.steps.iter().map(said).collect();
+        let steps: Vec<_> = plan.steps.iter().map(action_and_part).collect();
         assert_eq!(steps, [format!("rotate {part}"), format!("apply {owner}")], "{reference}");
         let [template, of_owner] = &plan.steps[..] else { panic!("two steps") };
         assert_eq!(template.replaces.as_ref(), Some(&reference.key.name));
@@ -75,7 +75,7 @@ fn a_forecast_with_objects_of_an_api_server_replaces_a_template_that_is_gone() {
         assert_eq!(fold.settle(&blade()).failure, None, "the state before a change");
         let rollout = fold.roll_out(&blade());
         assert_eq!(rollout.failure, None, "{reference}");
-        let steps: Vec<_> = rollout.rounds.iter().flat_map(|round| &round.steps).map(said).collect();
+        let steps: Vec<_> = rollout.rounds.iter().flat_map(|round| &round.steps).map(action_and_part).collect();
         assert_eq!(steps, [format!("rotate {part}"), format!("apply {owner}")], "{reference}");
         let rolls: Vec<_> = rollout.rounds.iter().flat_map(|round| &round.rolls).collect();
         let [roll] = &rolls[..] else { panic!("{reference}: {rolls:?}") };
@@ -108,7 +108,7 @@ fn a_template_that_is_gone_is_replaced_even_while_an_upgrade_holds_its_owner() {
     held.take_over(&blade(), &fold);
     let plan = planned(&held).unwrap();
     assert!(!plan.held.is_empty(), "the upgrade is held");
-    assert!(plan.steps.iter().any(|step| said(step) == format!("rotate {part}")), "{:?}", plan.steps);
+    assert!(plan.steps.iter().any(|step| action_and_part(step) == format!("rotate {part}")), "{:?}", plan.steps);
     let version = plan.steps.iter().flat_map(|step| &step.changes).find(|change| change.path == "spec.version");
     assert_eq!(version, None);
 }
