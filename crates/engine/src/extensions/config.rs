@@ -220,7 +220,7 @@ fn address(config: &ClientConfig, found: &mut Findings) -> Option<(BaseUrl, Opti
     let url = (!config.url.is_empty()).then(|| {
         let parsed = BaseUrl::parse(&config.url);
         parsed.inspect_err(|error| {
-            found.invalid(Path::new(paths::extension_config::URL), &*config.url, error.to_string())
+            found.invalid(Path::new(paths::extension_config::URL), &*config.url, error.to_string());
         })
     });
     let service = service.map(|service| service_address(service, found));
