@@ -515,11 +515,13 @@ impl Drop for EndsOnPanic<'_, '_> {
     }
 }
 
-/// The number of threads for impacts, and of the threads that help each of them.
+/// The number of threads for impacts, and of the threads that help each of them. Only Linux has threads of a low
+/// priority.
 fn threads() -> (usize, usize) {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = (cores / 2).max(1);
-    (threads, if has_quota(cores) { 0 } else { cores / threads - 1 })
+    let can_give_way = cfg!(target_os = "linux") && !has_quota(cores);
+    (threads, if can_give_way { cores / threads - 1 } else { 0 })
 }
 
 /// Whether the processor time is limited to less than that of the available processors. A low priority does not protect
