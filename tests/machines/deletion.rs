@@ -140,6 +140,12 @@ fn a_worker_goes_from_each_phase_and_another_one_comes() {
             worker(called).is_some_and(|one| one["status"]["phase"] == phase)
         });
         let old = name(&worker(called).unwrap());
+        // A Machine that goes before it is numbered leaves its number, and the failure, to the next one.
+        server.until(&format!("{old} is numbered"), || {
+            let demo = server.object(&format!("cluster/{called}"));
+            let numbered = &demo["metadata"]["annotations"]["lifecycle.topologist.dev/numbered-machines"];
+            numbered.as_str().is_some_and(|names| names.split(',').any(|name| name == old))
+        });
         server.kubectl.out(&["delete", "machine", &old, "--timeout=60s"]);
         server.until("another one runs", || {
             worker(called).is_some_and(|one| one["status"]["phase"] == "Running" && name(&one) != old)
