@@ -18,7 +18,9 @@ use crate::harness::server::http_get;
 /// first.
 const START_LIMIT: Duration = Duration::from_mins(10);
 const POLL: Duration = Duration::from_millis(100);
+/// How many of the last lines of a log a failing test prints, and how many errors before them.
 const LOG_LINES: usize = 60;
+const LOG_ERRORS: usize = 10;
 
 /// One of Cluster API's managers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,12 +150,16 @@ impl Manager {
         }
     }
 
-    /// The last lines of its log, for the message of a failing test.
+    /// The first errors and the last lines of its log, for the message of a failing test.
     pub(super) fn log_tail(&self) -> String {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
-        let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        let rest = lines.len().saturating_sub(LOG_LINES);
+        // A manager that ends says why first, and then how each of its controllers ends.
+        let errors = lines[..rest].iter().filter(|line| line.starts_with('E')).take(LOG_ERRORS);
+        let last: Vec<&str> = errors.chain(&lines[rest..]).copied().collect();
+        let last = last.join("\n");
         format!("--- {}\n{last}\n", self.program.name())
     }
 }

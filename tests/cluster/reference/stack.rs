@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -14,7 +14,7 @@ use super::site::{Machines, Site, cluster};
 use crate::harness::controller_manager::ControllerManager;
 use crate::harness::kubectl::{Outcome, program};
 use crate::harness::kubernetes::Kubernetes;
-use crate::harness::kustomize::{overlay, permissions, stream, variables, webhooks_at};
+use crate::harness::kustomize::{overlay_with, permissions, stream, variables, webhooks_at};
 use crate::harness::server::{Topologist, command, make_certificates};
 
 /// kube-apiserver, kube-controller-manager, Cluster API's managers and, after a take-over, topologist.
@@ -70,7 +70,7 @@ impl Stack {
     pub(crate) async fn take_over(&self) {
         self.run_printed("for name in mutating validating; do\n     kubectl get ${name}webhookconfiguration capi-");
         self.restart_core(false).await;
-        self.kubernetes.apply_yaml(&stream(&permissions(overlay("take-over")))).await;
+        self.kubernetes.apply_yaml(&stream(&permissions(manifests("take-over")))).await;
         self.start_topologist("take-over").await;
     }
 
@@ -78,7 +78,7 @@ impl Stack {
     /// beside it. Returns the Clusters whose deletion topologist held, in a line each.
     pub(crate) async fn give_back(&self) -> String {
         let held = self.run_printed("kubectl get clusters -A -o json | jq -r '.items[] | select(.metadata.annotations");
-        self.kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
+        self.kubernetes.apply_yaml(&stream(&permissions(manifests("beside")))).await;
         self.start_topologist("beside").await;
         let core = self.restart_core(true).await;
         let authority = std::fs::read(self.folder.path().join("ca.crt")).unwrap();
@@ -114,7 +114,7 @@ impl Stack {
 
     /// Starts topologist as an overlay does, or starts it again, and sends it the reviews.
     async fn start_topologist(&self, name: &str) {
-        let manifests = overlay(name);
+        let manifests = manifests(name);
         let kubeconfig = self.kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), kubeconfig.display().to_string());
@@ -160,6 +160,11 @@ impl Stack {
         let managers: String = self.managers().iter().map(Manager::log_tail).collect();
         format!("{managers}{}--- topologist\n{last}\n", self.kubernetes.log_tail())
     }
+}
+
+/// The objects of an overlay that also reviews edits of templates, as each kind of edit is compared.
+fn manifests(overlay: &str) -> Vec<Value> {
+    overlay_with(overlay, &["templates"], &[])
 }
 
 /// A Cluster whose upgrade has begun when topologist takes over.

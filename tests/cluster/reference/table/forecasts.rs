@@ -113,6 +113,8 @@ pub(super) enum Forecast {
     Shows(Changes, Deletions),
     /// How many machines are replaced and removed altogether, and the warnings that say so.
     Sums(u64, u64, String),
+    /// How many machines are replaced or removed at most, and the warnings that say so.
+    AtMost(u64, String),
     /// It gives no numbers.
     Fails(String),
 }
@@ -127,6 +129,9 @@ impl Forecast {
                 let sum = |of: fn(&Change) -> u64| happened.values().map(of).sum::<u64>();
                 (*replaced, *removed) == (sum(|one| one.replaced), sum(|one| one.removed))
             }
+            Forecast::AtMost(machines, _) => {
+                (1..=*machines).contains(&happened.values().map(|one| one.replaced + one.removed).sum())
+            }
             Forecast::Fails(_) => false,
         }
     }
@@ -136,7 +141,7 @@ impl Forecast {
             Forecast::Says(changes) => text(changes),
             Forecast::Shows(changes, order) => format!("{}; {}", text(changes), order.text()),
             Forecast::Sums(_, _, warnings) if warnings.is_empty() => "no warning".to_owned(),
-            Forecast::Sums(_, _, text) | Forecast::Fails(text) => {
+            Forecast::Sums(_, _, text) | Forecast::AtMost(_, text) | Forecast::Fails(text) => {
                 text.chars().take(240).map(|one| if one.is_control() { ' ' } else { one }).collect()
             }
         }
@@ -201,13 +206,14 @@ pub(super) fn of_simulation(site: &Site, file: &Path) -> Forecast {
 /// The warnings of `kubectl apply`.
 pub(super) fn of_warning(applied: &Outcome) -> Forecast {
     let number = |verb: &str| {
-        let lines = applied.err.lines().filter_map(|line| line.strip_prefix("Warning: ")?.strip_prefix(verb));
-        lines
-            .filter_map(|rest| rest.split(' ').next())
-            .find_map(|number| number.replace(',', "").parse().ok())
-            .unwrap_or(0)
+        let mut lines = applied.err.lines().filter_map(|line| line.strip_prefix("Warning: ")?.strip_prefix(verb));
+        lines.find_map(|rest| rest.split(' ').next()?.replace(',', "").parse().ok())
     };
-    Forecast::Sums(number("replaces "), number("removes "), applied.err.clone())
+    // What was edited during a pause is not counted one by one.
+    if let Some(machines) = number("may replace or remove up to ") {
+        return Forecast::AtMost(machines, applied.err.clone());
+    }
+    Forecast::Sums(number("replaces ").unwrap_or(0), number("removes ").unwrap_or(0), applied.err.clone())
 }
 
 fn run(site: &Site, what: &str, file: &Path) -> Outcome {

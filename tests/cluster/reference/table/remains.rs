@@ -18,6 +18,8 @@ const KINDS: [&str; 7] = [
 ];
 /// What an API server sets, and what controllers of Machines report.
 const OF_A_RUN: [&str; 6] = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "status"];
+/// What topologist alone writes on Clusters (docs/impact.md).
+const OWN: &str = "topologist.dev/rolled-out";
 /// The ports of the API servers of Clusters.
 const PORTS: std::ops::Range<u64> = 20_000..21_000;
 
@@ -59,7 +61,8 @@ pub(super) fn remains(site: &Site) -> Remains {
 fn without_run(value: Value, names: &[(String, String)]) -> Value {
     match value {
         Value::Object(members) => {
-            let members = members.into_iter().filter(|(name, _)| !OF_A_RUN.contains(&name.as_str()));
+            let is_kept = |name: &str| name != OWN && !OF_A_RUN.contains(&name);
+            let members = members.into_iter().filter(|(name, _)| is_kept(name));
             let members = members.map(|(name, value)| {
                 let mut value = without_run(value, names);
                 // Two controllers add theirs at the same time.
