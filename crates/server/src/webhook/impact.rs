@@ -1,4 +1,4 @@
-//! The impact of an allowed edit, computed in little time and on dedicated threads: it does not delay other reviews. It
+//! The impact of an allowed edit, computed in little time and on blocking threads: it does not delay other reviews. It
 //! denies an edit only if the user has set a ceiling (DEC-42, DEC-53). A ceiling counts all machines of Clusters that
 //! cannot be computed (DEC-59).
 
@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::fair_queue::{FairQueue, QueuePermit, Requester};
@@ -554,14 +553,11 @@ async fn on_thread<T: Send + 'static>(
     turn: Arc<QueuePermit<String>>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ImpactError> {
-    let (done, result) = oneshot::channel();
     let work = move || {
         let _turn = turn;
-        // The receiver is gone once the time is over.
-        let _ = done.send(catch_unwind(AssertUnwindSafe(work)).map_err(|_| ImpactError::Panicked));
+        work()
     };
-    std::thread::Builder::new().name("impact".to_owned()).spawn(work).map_err(|_| ImpactError::Busy)?;
-    result.await.unwrap_or(Err(ImpactError::Panicked))
+    tokio::task::spawn_blocking(work).await.map_err(|_| ImpactError::Panicked)
 }
 
 /// The user and the namespace of an edit.
