@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use engine::admission::{AdmissionOutcome, Verdict};
+use golang::yaml::Position;
 use model::hub::GROUP;
 use model::wire::WireVersion;
+use model::wire::manifest::Manifest;
 use schema::field::{ErrorKind, FieldError, Path, RuleId, enumerated};
 
 /// An error in the output of `-o json`.
@@ -14,8 +16,18 @@ pub(super) struct ErrorRow {
     r#type: &'static str,
     field: String,
     detail: String,
+    /// Line and column of the field in the file, or of the nearest one above it, from 1.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    place: Option<ErrorPlace>,
     #[serde(skip)]
     pub rendered: String,
+}
+
+/// A position in a file.
+#[derive(Debug, PartialEq, Serialize)]
+struct ErrorPlace {
+    line: usize,
+    column: usize,
 }
 
 impl ErrorRow {
@@ -25,8 +37,14 @@ impl ErrorRow {
             r#type: error.kind.reason(),
             field: error.path.to_string(),
             detail: error.detail.clone(),
+            place: None,
             rendered: error.to_string(),
         }
+    }
+
+    /// Adds the position of the field in the file of its object.
+    pub(super) fn locate(&mut self, object: &Manifest) {
+        self.place = object.position(&self.field).map(|Position { line, column }| ErrorPlace { line, column });
     }
 
     /// The error of an object of `version` whose fields have the names of another version (DEC-32).
@@ -62,7 +80,8 @@ impl ErrorRow {
 /// The errors of a verdict.
 pub(super) fn shown(verdict: &Verdict) -> Vec<ErrorRow> {
     let whole = |rule, r#type, message: &str| {
-        vec![ErrorRow { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
+        let (field, detail, rendered) = (String::new(), message.to_owned(), message.to_owned());
+        vec![ErrorRow { rule, r#type, field, detail, place: None, rendered }]
     };
     match &verdict.outcome {
         AdmissionOutcome::Allowed => Vec::new(),

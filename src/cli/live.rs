@@ -316,7 +316,7 @@ impl ClusterReading {
             ..FileInput::default()
         };
         for value in values {
-            let objects = manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() })?;
+            let objects = manifest::objects(YamlDocument { line: 1, value, ..YamlDocument::default() })?;
             input.objects.extend(objects.into_iter().map(|manifest| LoadedObject {
                 file: SOURCE.to_owned(),
                 manifest,

@@ -89,17 +89,18 @@ fn hold<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, held: &[HeldE
 /// Adds an error to the row of an object, by its kind, namespace and name.
 fn deny<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, object: (&str, &str, &str), error: &FieldError) {
     let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == object;
-    let error = ErrorRow::from_error(error);
-    if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
-        row.allowed = false;
-        row.errors.push(error);
-        return;
-    }
     let mut files = case.new.objects.iter();
     let file = files.find(|loaded| {
         let key = &loaded.manifest.key;
         is_it(&loaded.manifest.kind, &key.namespace, &key.name)
     });
+    let mut error = ErrorRow::from_error(error);
+    file.into_iter().for_each(|loaded| error.locate(&loaded.manifest));
+    if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
+        row.allowed = false;
+        row.errors.push(error);
+        return;
+    }
     rows.extend(file.map(|loaded| ResultRow::from_template(loaded, error)));
 }
 
@@ -173,6 +174,7 @@ impl<'a> ResultRow<'a> {
             errors.retain(|error| !error.follows_from(&review.misplaced));
             errors.insert(0, ErrorRow::other_version(version, &review.misplaced));
         }
+        errors.iter_mut().for_each(|error| error.locate(manifest));
         let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
         ResultRow {

@@ -110,6 +110,15 @@ impl Mistake {
         if errors != self.errors {
             let _ = writeln!(text, "  errors: {errors:#?}\n    want: {:#?}", self.errors);
         }
+        let lines = new.lines().count();
+        let has_place = |error: &Value| {
+            let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok());
+            number("line").is_some_and(|line| (1..=lines).contains(&line)) && number("column").is_some_and(|at| at > 0)
+        };
+        let all_errors = rows.iter().flat_map(|row| row["errors"].as_array().unwrap());
+        for error in all_errors.filter(|error| !has_place(error)) {
+            let _ = writeln!(text, "  without a place in the file: {error}");
+        }
         let details = messages(&rows, "errors", |error| error["detail"].as_str().unwrap().to_owned());
         let details: Vec<&String> = details.values().flatten().collect();
         for words in self.says.iter().filter(|words| !details.iter().any(|detail| detail.contains(&***words))) {

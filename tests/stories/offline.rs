@@ -278,6 +278,32 @@ fn an_old_object_that_is_also_in_the_world_is_not_deleted() {
 }
 
 #[test]
+fn errors_have_the_line_and_column_of_their_field() {
+    let text = "# Two documents\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  \
+                clusterNetwork:\n    pods:\n      cidrBlocks:\n      - 10.0.0.0/16\n      - 10.0.0.0\n  topology:\n    \
+                classRef: {name: base}\n    version: v1.33\n---\n";
+    let json = "{\"apiVersion\": \"cluster.x-k8s.io/v1beta2\", \"kind\": \"Cluster\",\n \"metadata\": {\"name\": \"two\"}, \
+                \"spec\": {\"topology\": {\"classRef\": {\"name\": \"base\"},\n  \"version\": \"v1\"}}}\n";
+    let folder = Folder::new(&[("one.yaml", text), ("two.json", json)]);
+    let (code, out, _) = folder.run(&["validate", "-o", "json", "one.yaml", "two.json"], &[]);
+    assert_eq!(code, 1, "{out}");
+    let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
+    let places = |row: &Value| -> Vec<(String, u64, u64)> {
+        let errors = row["errors"].as_array().unwrap().iter();
+        let place = |error: &Value| {
+            let number = |name: &str| error[name].as_u64().unwrap();
+            (error["field"].as_str().unwrap().to_owned(), number("line"), number("column"))
+        };
+        errors.map(place).collect()
+    };
+    let block = "spec.clusterNetwork.pods.cidrBlocks[1]".to_owned();
+    let version = || "spec.topology.version".to_owned();
+    let one = places(&rows[0]);
+    assert!(one.contains(&(block, 10, 9)) && one.contains(&(version(), 13, 5)), "{out}");
+    assert!(places(&rows[1]).contains(&(version(), 3, 3)), "{out}");
+}
+
+#[test]
 fn names_of_the_other_version_are_one_error() {
     // DEC-32
     let class = class(SIZE);

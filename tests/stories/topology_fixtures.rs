@@ -81,7 +81,7 @@ impl Fixture {
         assert!(files.is_empty(), "{name} has files that nothing reads: {files:?}");
         let documents = of_world.iter().flat_map(|path| documents(path)).enumerate();
         let manifests = documents.flat_map(|(at, value)| {
-            let document = yaml::YamlDocument { line: at, value, repeated: Vec::new() };
+            let document = yaml::YamlDocument { line: at, value, ..yaml::YamlDocument::default() };
             manifest::objects(document).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         let (cluster, facts) = facts(manifests.collect());

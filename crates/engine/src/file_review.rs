@@ -394,7 +394,7 @@ mod tests {
     use model::wire::manifest;
 
     fn loaded(file: &str, value: &Value) -> LoadedObject {
-        let document = YamlDocument { line: 1, value: value.clone(), repeated: Vec::new() };
+        let document = YamlDocument { line: 1, value: value.clone(), ..YamlDocument::default() };
         let manifest = manifest::objects(document).unwrap().remove(0);
         let repeated = vec![RepeatedKey { line: 3, key: "paused".to_owned() }];
         LoadedObject { file: file.to_owned(), manifest, repeated }

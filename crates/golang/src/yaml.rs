@@ -25,11 +25,13 @@ mod compose;
 mod decode;
 mod documents;
 mod layout;
+mod positions;
 mod scalar;
 
 use serde_json::Value;
 
 pub use self::documents::{YamlDocument, documents};
+pub use self::positions::{LocatedValue, Position, Positions};
 
 /// Reason why a document cannot be read, with its position; line and column count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +55,7 @@ pub struct RepeatedKey {
 /// # Errors
 /// When the document is not YAML, or JSON cannot express it.
 pub fn value(text: &str) -> Result<Value, YamlError> {
-    layout::read(text.strip_prefix('\u{feff}').unwrap_or(text)).map(|(value, _)| value)
+    layout::value(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 #[cfg(test)]

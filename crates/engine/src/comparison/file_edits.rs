@@ -169,7 +169,7 @@ mod tests {
         let scene = Scene::new();
         let stored = scene.simulator().facts().clone();
         let manifest = |value: &Value| {
-            let document = YamlDocument { line: 1, value: value.clone(), repeated: Vec::new() };
+            let document = YamlDocument { line: 1, value: value.clone(), ..YamlDocument::default() };
             manifest::objects(document).unwrap().remove(0)
         };
         let template = manifest(scene.document("KubeadmControlPlaneTemplate"));

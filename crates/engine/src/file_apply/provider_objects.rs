@@ -101,7 +101,7 @@ mod tests {
     fn template(metadata: &Value, spec: &Value) -> Manifest {
         let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});
         value["metadata"]["name"] = json!("t");
-        manifest::objects(YamlDocument { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
+        manifest::objects(YamlDocument { line: 1, value, ..YamlDocument::default() }).unwrap().remove(0)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_saphyr::granit_parser::{
     Event, Options, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag, YamlVersion,
 };
 
-use super::{RepeatedKey, YamlError};
+use super::{Position, RepeatedKey, YamlError};
 
 /// Maximum nesting of lists and mappings, including those behind aliases.
 pub(super) const MAX_DEPTH: usize = 255;
@@ -25,13 +25,6 @@ pub(super) struct Tree<'a> {
 pub(super) struct YamlNode<'a> {
     pub(super) place: Position,
     pub(super) content: NodeContent<'a>,
-}
-
-/// The start of a node; line and column count from 1.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
-    line: usize,
-    column: usize,
 }
 
 #[derive(Debug)]

@@ -148,7 +148,7 @@ fn repeatable(decoded: usize) -> usize {
     }
 }
 
-fn is_merge(key: &YamlNode<'_>) -> bool {
+pub(super) fn is_merge(key: &YamlNode<'_>) -> bool {
     matches!(&key.content, NodeContent::Scalar(YamlScalar { text, tag, implicit })
         if text == "<<" && (*implicit || tag == MERGE_TAG))
 }

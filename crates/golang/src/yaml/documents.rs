@@ -6,17 +6,19 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::layout::{self, is_marker};
-use super::{RepeatedKey, YamlError};
+use super::layout::{self, Content, is_marker};
+use super::{Position, Positions, RepeatedKey, YamlError};
 use crate::json::PlainValue;
 
 /// A document, and the line on which its content begins (from 1).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct YamlDocument {
     pub line: usize,
     pub value: Value,
     /// Repeated keys of mappings, at most a hundred; JSON texts are not checked.
     pub repeated: Vec<RepeatedKey>,
+    /// The positions of keys and values in the file; none if the value comes from elsewhere.
+    pub positions: Positions,
 }
 
 /// The documents of a text in order, without empty ones.
@@ -39,8 +41,11 @@ fn json_documents(text: &str) -> Option<Vec<Result<YamlDocument, YamlError>>> {
             Some(Err(_)) => return None,
             Some(Ok(PlainValue(value))) => {
                 let blank = text[start..].len() - text[start..].trim_start().len();
-                let line = text[..start + blank].matches('\n').count() + 1;
-                documents.push(Ok(YamlDocument { line, value, repeated: Vec::new() }));
+                let (before, content) = text[..values.byte_offset()].split_at(start + blank);
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().map_or(0, |start| start.chars().count()) + 1;
+                let positions = Positions::from_json(content, Position { line, column });
+                documents.push(Ok(YamlDocument { line, value, positions, ..YamlDocument::default() }));
             }
         }
     }
@@ -89,9 +94,10 @@ impl DocumentText<'_> {
         let text = if self.text.ends_with('\n') { self.text.into() } else { Cow::from(format!("{}\n", self.text)) };
         let from_start = |line: usize| self.line + line - 1;
         Some(match layout::read(&text) {
-            Ok((value, mut repeated)) => {
+            Ok(Content { value, mut repeated, positions }) => {
                 repeated.iter_mut().for_each(|again| again.line = from_start(again.line));
-                Ok(YamlDocument { line: self.line + skipped, value, repeated })
+                let positions = positions.moved_by(self.line - 1);
+                Ok(YamlDocument { line: self.line + skipped, value, repeated, positions })
             }
             Err(error) => Err(YamlError { line: from_start(error.line), ..error }),
         })

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 
-use super::compose::{ComposeError, compose};
+use super::compose::{ComposeError, Tree, compose};
 use super::decode::decode;
-use super::{RepeatedKey, YamlError};
+use super::{Positions, RepeatedKey, YamlError};
 
 /// Indentation of moved lines, deeper than any usual block.
 const MOVE: usize = 64;
@@ -20,17 +20,43 @@ const MOVE: usize = 64;
 /// Maximum bytes read again because of moved lines.
 const MAX_READ_AGAIN: usize = 16 << 20;
 
-/// The value of a text's first document, for any indentation, and repeated keys of mappings.
-pub(super) fn read(text: &str) -> Result<(Value, Vec<RepeatedKey>), YamlError> {
+/// What a text's first document has.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) value: Value,
+    pub(super) repeated: Vec<RepeatedKey>,
+    pub(super) positions: Positions,
+}
+
+/// The value of a text's first document, for any indentation.
+pub(super) fn value(text: &str) -> Result<Value, YamlError> {
+    read_as(text, |_, value, _| value)
+}
+
+/// The content of a text's first document, for any indentation.
+pub(super) fn read(text: &str) -> Result<Content, YamlError> {
+    read_as(text, |tree, value, indented| {
+        let (repeated, positions) = match tree {
+            Some(tree) => (tree.repeated_keys(), Positions::from_tree(tree, &value).moved_left(indented, MOVE)),
+            None => Default::default(),
+        };
+        Content { value, repeated, positions }
+    })
+}
+
+fn read_as<T>(
+    text: &str,
+    content: impl FnOnce(Option<&Tree<'_>>, Value, &BTreeSet<usize>) -> T,
+) -> Result<T, YamlError> {
     let mut text = Cow::Borrowed(text);
     let mut indented = BTreeSet::new();
     let mut again = 0;
     loop {
         let failure = match compose(&text) {
-            Ok(None) => return Ok((Value::Null, Vec::new())),
+            Ok(None) => return Ok(content(None, Value::Null, &indented)),
             Ok(Some(tree)) => {
                 let value = decode(&tree).map_err(|error| as_written(error, &indented))?;
-                return Ok((value, tree.repeated_keys()));
+                return Ok(content(Some(&tree), value, &indented));
             }
             Err(failure) => failure,
         };

@@ -4,13 +4,15 @@ use serde_json::{Value, json};
 
 use super::WireVersion;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
-use golang::yaml::YamlDocument;
+use golang::yaml::{LocatedValue, Position, Positions, YamlDocument};
 use schema::field::closest;
 
 /// An object of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
     pub line: usize,
+    /// The positions of the fields in the file; none for an object that comes from elsewhere.
+    pub positions: Positions,
     pub api_version: String,
     pub kind: String,
     pub key: ObjectKey,
@@ -47,11 +49,15 @@ pub fn objects(document: YamlDocument) -> Result<Vec<Manifest>, ManifestError> {
     if api_version.is_empty() || kind.is_empty() {
         return Err(failure("the object has no apiVersion or no kind"));
     }
-    if kind.ends_with("List")
-        && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
-    {
-        let items = items.into_iter().map(|value| objects(YamlDocument { line, value, repeated: Vec::new() }));
-        return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    if kind.ends_with("List") {
+        let mut positions = item_positions(&document.positions, &value).into_iter();
+        if let Some(Value::Array(items)) = value.get_mut("items").map(Value::take) {
+            let items = items.into_iter().map(|value| {
+                let positions = positions.next().unwrap_or_default();
+                objects(YamlDocument { line, value, positions, ..YamlDocument::default() })
+            });
+            return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+        }
     }
     let metadata = value.get("metadata").cloned().unwrap_or_default();
     let namespace = match text(&metadata, "namespace") {
@@ -59,7 +65,58 @@ pub fn objects(document: YamlDocument) -> Result<Vec<Manifest>, ManifestError> {
         namespace => namespace,
     };
     let key = ObjectKey::new(namespace, text(&metadata, "name"));
-    Ok(vec![Manifest { line, api_version, kind, key, value }])
+    Ok(vec![Manifest { line, positions: document.positions, api_version, kind, key, value }])
+}
+
+/// The positions of the items of a List.
+fn item_positions(positions: &Positions, list: &Value) -> Vec<Positions> {
+    let items = positions.locate(list).and_then(|list| list.member("items"));
+    items.into_iter().flat_map(LocatedValue::children).map(LocatedValue::to_positions).collect()
+}
+
+/// A step of a field path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PathStep<'p> {
+    /// `.name`
+    Member(&'p str),
+    /// `[0]`, `[name]`
+    Entry(&'p str),
+}
+
+/// The steps of the text of a field path.
+struct PathSteps<'p>(&'p str);
+
+impl<'p> Iterator for PathSteps<'p> {
+    type Item = PathStep<'p>;
+
+    fn next(&mut self) -> Option<PathStep<'p>> {
+        let text = self.0.strip_prefix('.').unwrap_or(self.0);
+        let (step, rest) = if let Some(inner) = text.strip_prefix('[') {
+            let (key, rest) = inner.split_once(']')?;
+            (PathStep::Entry(key), rest)
+        } else {
+            let (name, rest) = text.split_at(text.find(['.', '[']).unwrap_or(text.len()));
+            (PathStep::Member(name), rest)
+        };
+        self.0 = rest;
+        (!text.is_empty()).then_some(step)
+    }
+}
+
+/// The value that a step leads to. Rules name entries of lists by position or by name.
+fn follow<'a>(value: LocatedValue<'a>, step: PathStep<'_>) -> Option<LocatedValue<'a>> {
+    let (PathStep::Member(name) | PathStep::Entry(name)) = step;
+    if !value.value().is_array() {
+        return value.member(name);
+    }
+    let is_named = |entry: &LocatedValue<'_>| {
+        let of = |member: &str| entry.value().get(member).and_then(Value::as_str);
+        ["name", "class"].into_iter().any(|member| of(member) == Some(name))
+    };
+    match name.parse::<usize>() {
+        Ok(index) => value.children().nth(index),
+        Err(_) => value.children().find(is_named),
+    }
 }
 
 impl Manifest {
@@ -92,6 +149,19 @@ impl Manifest {
         let written = format!("{}/{}", crate::hub::GROUP, version.to_ascii_lowercase());
         let version = WireVersion::from_api_version(&written).unwrap_or(WireVersion::V1Beta2);
         Some((Kind::from_name(name)?, format!("{}/{version}", crate::hub::GROUP)))
+    }
+
+    /// The position of the key at a path, such as `spec.variables[region].value`, or of the nearest one above it that is in
+    /// the file; `None` without positions.
+    pub fn position(&self, path: &str) -> Option<Position> {
+        let mut found = self.positions.locate(&self.value)?;
+        for step in PathSteps(path) {
+            match follow(found, step) {
+                Some(below) => found = below,
+                None => break,
+            }
+        }
+        Some(found.key_position())
     }
 
     /// Whether the file sets the namespace.
@@ -133,6 +203,28 @@ mod tests {
             .map(|document| objects(document.unwrap()))
             .collect::<Result<Vec<_>, _>>()
             .map(|all| all.concat())
+    }
+
+    #[test]
+    fn a_path_has_the_position_of_its_key_or_of_the_nearest_one_above_it() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: cluster.x-k8s.io/v1beta2\n  kind: Cluster\n  \
+                    metadata:\n    name: a\n    labels:\n      a.b/c: d\n  spec:\n    topology:\n      variables:\n      \
+                    - name: region\n        value: {x: 1}\n      - {name: other}\n";
+        let cluster = &read(text).unwrap()[0];
+        for (path, line, column) in [
+            ("metadata.labels[a.b/c]", 9, 7),
+            ("spec.topology.variables[region].value.x", 14, 17),
+            ("spec.topology.variables[1].value", 15, 9),
+            ("spec.topology.variables[none]", 12, 7),
+            ("spec.topology.workers.machineDeployments[0]", 11, 5),
+            ("[]", 4, 3),
+            ("", 4, 3),
+        ] {
+            assert_eq!(cluster.position(path), Some(Position { line, column }), "{path}");
+        }
+        let steps: Vec<_> = PathSteps("a.b[c.d/e][0].f[g").collect();
+        let (member, entry) = (PathStep::Member, PathStep::Entry);
+        assert_eq!(steps, [member("a"), member("b"), entry("c.d/e"), entry("0"), member("f")]);
     }
 
     #[test]
