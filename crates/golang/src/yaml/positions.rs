@@ -258,7 +258,7 @@ impl JsonScanner<'_> {
         self.take(blanks);
     }
 
-    /// Passes over so many bytes.
+    /// Skips a number of bytes.
     fn take(&mut self, bytes: usize) {
         let (taken, rest) = self.rest.split_at(bytes);
         self.rest = rest;
