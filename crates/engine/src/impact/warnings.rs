@@ -56,7 +56,7 @@ impl Impact {
             [one] => texts.extend(one.reason("")),
             groups => texts.extend(groups.iter().map(ImpactGroup::text)),
         }
-        if let Some(reason @ Uncounted::Pause(_)) = &self.uncounted {
+        if let Some(reason @ Uncounted::Pause(_)) = self.uncounted.as_ref().filter(|_| self.at_most > self.certain) {
             let (most, clusters) = (machines(self.at_most, false), clusters_of(self.clusters));
             texts.push(format!("may replace or remove up to {most} in {clusters} ({})", self.subject));
             texts.push(shortened_in_middle(&reason.to_string(), MOST_CHARS));

@@ -33,18 +33,18 @@ pub fn documents(text: &str) -> Vec<Result<YamlDocument, YamlError>> {
 /// The values of a JSON text; `None` when it is not JSON, since YAML in flow style looks alike.
 fn json_documents(text: &str) -> Option<Vec<Result<YamlDocument, YamlError>>> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<PlainValue>();
-    let mut documents = Vec::new();
+    let (mut documents, mut at) = (Vec::new(), Position::START);
     loop {
         let start = values.byte_offset();
         match values.next() {
             None => return Some(documents),
             Some(Err(_)) => return None,
             Some(Ok(PlainValue(value))) => {
-                let blank = text[start..].len() - text[start..].trim_start().len();
-                let (before, content) = text[..values.byte_offset()].split_at(start + blank);
-                let line = before.matches('\n').count() + 1;
-                let column = before.rsplit('\n').next().map_or(0, |start| start.chars().count()) + 1;
-                let positions = Positions::from_json(content, Position { line, column });
+                let read = &text[start..values.byte_offset()];
+                let content = read.trim_start();
+                let begin = at.after(&read[..read.len() - content.len()]);
+                at = begin.after(content);
+                let (line, positions) = (begin.line, Positions::from_json(content, begin));
                 documents.push(Ok(YamlDocument { line, value, positions, ..YamlDocument::default() }));
             }
         }

@@ -1,6 +1,7 @@
 //! The positions of the keys and values of a document in its text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -15,11 +16,28 @@ pub struct Position {
     pub column: usize,
 }
 
+impl Position {
+    pub(super) const START: Position = Position { line: 1, column: 1 };
+
+    /// The position after a text that begins here.
+    pub(super) fn after(self, text: &str) -> Self {
+        match text.rsplit_once('\n') {
+            Some((lines, last)) => {
+                Position { line: self.line + lines.matches('\n').count() + 1, column: last.chars().count() + 1 }
+            }
+            None => Position { column: self.column + text.chars().count(), ..self },
+        }
+    }
+}
+
 /// The positions of a document: of its value, and of everything in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
-    /// In the order of the value: a node, then its entries or members with all that is in them.
-    nodes: Vec<NodePosition>,
+    /// In the order of the value: a node, then its entries or members with all that is in them. The parts of a document
+    /// share them.
+    nodes: Arc<[NodePosition]>,
+    /// The index of the first node.
+    first: usize,
 }
 
 /// A node, in five numbers: there are as many as values in all files of a command.
@@ -41,7 +59,9 @@ struct CompactPosition {
 /// A value of a document, with its position.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedValue<'a> {
-    nodes: &'a [NodePosition],
+    positions: &'a Positions,
+    /// The index of its node.
+    index: usize,
     value: &'a Value,
 }
 
@@ -62,13 +82,13 @@ impl From<CompactPosition> for Position {
 impl Positions {
     /// The value of a document with its position; `None` without positions.
     pub fn locate<'a>(&'a self, value: &'a Value) -> Option<LocatedValue<'a>> {
-        LocatedValue::new(&self.nodes, value)
+        self.nodes.get(self.first).map(|_| LocatedValue { positions: self, index: self.first, value })
     }
 
     /// The same positions in a text in which the document begins further down.
     pub(super) fn moved_by(mut self, lines: usize) -> Self {
         let lines = u32::try_from(lines).unwrap_or(u32::MAX);
-        for node in &mut self.nodes {
+        for node in Arc::make_mut(&mut self.nodes) {
             node.key.line = node.key.line.saturating_add(lines);
             node.value.line = node.value.line.saturating_add(lines);
         }
@@ -85,7 +105,7 @@ impl Positions {
             let column = if lines.contains(&line) { column.saturating_sub(by).max(1) } else { column };
             Position { line, column }.into()
         };
-        for node in &mut self.nodes {
+        for node in Arc::make_mut(&mut self.nodes) {
             (node.key, node.value) = (moved(node.key), moved(node.value));
         }
         self
@@ -93,25 +113,31 @@ impl Positions {
 
     /// The positions of a JSON text that begins at a position; none if it is not JSON.
     pub(super) fn from_json(text: &str, start: Position) -> Self {
-        let mut scanner = JsonScanner { rest: text, at: start };
-        let mut positions = Positions::default();
-        if scanner.value(start, &mut positions.nodes).is_none() {
-            positions.nodes.clear();
+        let (mut scanner, mut nodes) = (JsonScanner { rest: text, at: start }, Vec::new());
+        match scanner.value(start, &mut nodes) {
+            Some(()) => Positions { nodes: nodes.into(), first: 0 },
+            None => Positions::default(),
         }
-        positions
     }
 
     /// The positions of the value that a tree was decoded to.
     pub(super) fn from_tree(tree: &Tree<'_>, value: &Value) -> Self {
-        let mut positions = Positions::default();
-        let root = tree.node(Tree::ROOT).place;
-        positions.add_node(tree, Some(Tree::ROOT), value, (root, root));
-        positions
+        let (mut reader, root) = (TreeReader { tree, nodes: Vec::new() }, tree.node(Tree::ROOT).place);
+        reader.add_node(Some(Tree::ROOT), value, (root, root));
+        Positions { nodes: reader.nodes.into(), first: 0 }
     }
+}
 
+/// Reads a tree and the value that it was decoded to for the positions in it.
+struct TreeReader<'t, 'a> {
+    tree: &'t Tree<'a>,
+    nodes: Vec<NodePosition>,
+}
+
+impl TreeReader<'_, '_> {
     /// Adds a node and all that is in it. Without a node of the tree, everything gets the same position.
-    fn add_node(&mut self, tree: &Tree<'_>, id: Option<NodeId>, value: &Value, (key, at): (Position, Position)) {
-        let first = self.nodes.len();
+    fn add_node(&mut self, id: Option<NodeId>, value: &Value, (key, at): (Position, Position)) {
+        let (tree, first) = (self.tree, self.nodes.len());
         self.nodes.push(NodePosition { key: key.into(), value: at.into(), nodes: 1 });
         let content = id.map(|id| &target(tree, id).content);
         match (value, content) {
@@ -123,7 +149,7 @@ impl Positions {
                 for (index, item) in items.iter().enumerate() {
                     let id = ids.get(index).copied();
                     let place = id.map_or(at, |id| tree.node(id).place);
-                    self.add_node(tree, id, item, (place, place));
+                    self.add_node(id, item, (place, place));
                 }
             }
             (Value::Object(members), content) => {
@@ -134,7 +160,7 @@ impl Positions {
                 for (name, member) in members {
                     let entry = entries.get(name.as_str()).copied();
                     let places = entry.map_or((at, at), |(key, id): (Position, NodeId)| (key, tree.node(id).place));
-                    self.add_node(tree, entry.map(|(_, id)| id), member, places);
+                    self.add_node(entry.map(|(_, id)| id), member, places);
                 }
             }
             _ => {}
@@ -262,34 +288,28 @@ impl JsonScanner<'_> {
     fn take(&mut self, bytes: usize) {
         let (taken, rest) = self.rest.split_at(bytes);
         self.rest = rest;
-        match taken.rsplit_once('\n') {
-            Some((lines, last)) => {
-                self.at.line += lines.matches('\n').count() + 1;
-                self.at.column = last.chars().count() + 1;
-            }
-            None => self.at.column += taken.chars().count(),
-        }
+        self.at = self.at.after(taken);
     }
 }
 
 impl<'a> LocatedValue<'a> {
-    fn new(nodes: &'a [NodePosition], value: &'a Value) -> Option<Self> {
-        let count = usize::try_from(nodes.first()?.nodes).ok()?;
-        Some(LocatedValue { nodes: nodes.get(..count)?, value })
+    fn node(self) -> NodePosition {
+        self.positions.nodes[self.index]
     }
 
+    /// The value itself.
     pub fn value(self) -> &'a Value {
         self.value
     }
 
     /// The position of the key of a member; that of the value itself elsewhere.
     pub fn key_position(self) -> Position {
-        self.nodes[0].key.into()
+        self.node().key.into()
     }
 
     /// The position of the value.
     pub fn position(self) -> Position {
-        self.nodes[0].value.into()
+        self.node().value.into()
     }
 
     /// A member of an object.
@@ -302,17 +322,17 @@ impl<'a> LocatedValue<'a> {
     pub fn children(self) -> impl Iterator<Item = Self> {
         let items = self.value.as_array().into_iter().flatten();
         let members = self.value.as_object().into_iter().flat_map(serde_json::Map::values);
-        let mut rest = &self.nodes[1..];
+        let mut next = self.index + 1;
         items.chain(members).map_while(move |value| {
-            let child = LocatedValue::new(rest, value)?;
-            rest = &rest[child.nodes.len()..];
+            let child = LocatedValue { index: next, value, ..self };
+            next += usize::try_from(self.positions.nodes.get(next)?.nodes).ok()?;
             Some(child)
         })
     }
 
     /// The positions of this value alone.
     pub fn to_positions(self) -> Positions {
-        Positions { nodes: self.nodes.to_vec() }
+        Positions { nodes: self.positions.nodes.clone(), first: self.index }
     }
 }
 

@@ -104,6 +104,13 @@ fn a_cluster_that_is_resumed_counts_if_it_was_edited_while_it_was_paused() {
         let reason = "Cluster ns/blade, its class or their templates were edited while it was paused".to_owned();
         assert_eq!(warnings(&impact), [bound, reason]);
     }
+    let empty = sized().at("Cluster", "/spec/topology/controlPlane/replicas", json!(0)).at(
+        "Cluster",
+        "/spec/topology/workers",
+        json!({}),
+    );
+    let nothing_to_replace = resume(&with_file(&empty), Some(&own));
+    assert_eq!((nothing_to_replace.at_most, warnings(&nothing_to_replace)), (0, vec![]));
     for other in [None, Some("0.0.1-0123456789abcdef"), Some("by hand")] {
         let impact = resume(&large(sized()), other);
         assert_eq!(impact.at_most, 0, "{other:?}");
