@@ -101,7 +101,7 @@ async fn the_ca_bundle_is_wrong() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_ca_has_expired() {
-    let lifetimes = ["TOPOLOGIST_CERTIFICATE_LIFETIME=10s", "TOPOLOGIST_CA_LIFETIME=20s"];
+    let lifetimes = ["TOPOLOGIST_CERTIFICATE_LIFETIME=20s", "TOPOLOGIST_CA_LIFETIME=40s"];
     let site = Site::with(&lifetimes).await;
     let mut guide = site.guide("The CA has expired");
     site.lose_the_leader();
