@@ -34,6 +34,8 @@ RUN sed -n 's/^path = "\(.*\)"$/\1/p' Cargo.toml | while read -r path; do \
 RUN SOURCE_DATE_EPOCH=0 cargo cyclonedx --format json --spec-version 1.5
 COPY src src
 COPY crates crates
+# The program explains rules.
+COPY docs/rules docs/rules
 # Newer than what was built of the placeholders.
 RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo auditable build --locked --profile dist
 

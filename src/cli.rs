@@ -19,6 +19,8 @@ mod empty;
 mod errors;
 mod extensions;
 mod files;
+mod findings;
+mod format_schemas;
 mod held_edits;
 mod hints;
 mod in_process;
@@ -35,7 +37,7 @@ mod plan;
 mod progress_bar;
 mod render;
 mod rollout;
-mod schemas;
+mod rule_book;
 mod simulate;
 mod serve;
 mod sizes;
@@ -44,6 +46,7 @@ mod state_dir;
 mod status_line;
 mod substitution;
 mod tasks;
+mod topologies;
 mod validate;
 mod watches;
 mod workloads;
@@ -76,6 +79,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Crds(options) => crds::run(&options),
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),
+        Command::Schema(options) => format_schemas::run(&options),
     };
     outcome.unwrap_or_else(|error| unusable(&chain(error.as_ref())))
 }

@@ -23,7 +23,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use error::ArgumentError;
 
 pub use checks::{CheckExtensionArgs, CheckProviderArgs};
-pub use formats::{ObjectFormat, OutputFormat, PlanFormat};
+pub use formats::{
+    FailOn, FindingFlags, FindingsFormat, FindingsOutput, ObjectFindingFlags, ObjectFormat, OutputFormat, PlanFormat,
+};
 pub use input::{InputFlags, LinkFlags, VariableFlags};
 pub use objects::{DefaultArgs, RenderArgs, ValidateArgs};
 pub use rollouts::{DryRunMode, PlanArgs, SimulateArgs};
@@ -52,8 +54,10 @@ pub enum Command {
     /// control plane, MachineDeployments, Machines, MachinePools and Nodes in the files. With --old, an object in both
     /// sets is an update, and an object in the old files only is a deletion.
     ///
-    /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to
-    /// validate.
+    /// Topologies whose class and templates are in the files are computed as well.
+    ///
+    /// Exit code: 0 no error, 1 an object is denied or cannot be rolled out, or --fail-on applies, 2 wrong usage,
+    /// unreadable input, or nothing to validate.
     Validate(ValidateArgs),
     /// Print the objects in files with the defaults that the mutating webhook sets.
     ///
@@ -65,8 +69,8 @@ pub enum Command {
     /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same
     /// output.
     ///
-    /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing
-    /// to render.
+    /// Exit code: 0 printed, 1 an object is denied, cannot be computed or is incomplete, 2 wrong usage, unreadable input,
+    /// or nothing to render.
     Render(RenderArgs),
     /// Show what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
@@ -104,6 +108,8 @@ pub enum Command {
     Certs(CertsArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Print the JSON Schema of a format that commands write.
+    Schema(SchemaArgs),
 }
 
 /// `crds`
@@ -124,6 +130,20 @@ pub enum Family {
     ClusterApi,
     /// The provider whose machines exist in memory only, of the groups below topologist.dev.
     EmbeddedProvider,
+}
+
+/// `schema`
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// The format.
+    pub name: SchemaName,
+}
+
+/// A format with a JSON Schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaName {
+    /// Findings, as validate -o json prints them.
+    Findings,
 }
 
 /// `completions`

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::args::{CheckExtensionArgs, OutputFormat};
+use super::args::{CheckExtensionArgs, ObjectFindingFlags, OutputFormat};
 use super::empty::{self, ExpectedInput};
 use super::output;
 use super::rollout::{self, RolloutSide};
 use super::sources::{self, FILE_LIMIT};
-use super::validate::{denials, report_problems};
+use super::validate::{report_denials, report_problems};
 use checker::{ExpectedCluster, ExtensionChecker};
 use engine::file_review::ReviewSubject;
 use engine::sample_clusters::{self, Draft};
@@ -47,14 +47,10 @@ pub(super) fn run(options: &CheckExtensionArgs) -> Result<ExitCode> {
     let side = side.with_extensions(Some(lab.clone()));
     let subjects = side.subjects();
     let facts = side.facts(&subjects);
-    let denials = denials(&subjects, &facts, side.settings());
     for problem in lab.problems() {
         output::message(problem)?;
     }
-    for denial in &denials {
-        output::message(format_args!("denied: {denial}"))?;
-    }
-    if !denials.is_empty() {
+    if report_denials(&side, &subjects, &facts, &ObjectFindingFlags::default())? {
         return Ok(ExitCode::from(1));
     }
     if !options.files.is_empty() {

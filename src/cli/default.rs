@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::args::{DefaultArgs, ObjectFormat};
 use super::empty::{self, ExpectedInput};
 use super::errors::shown;
+use super::findings::{Finding, Report, SourceTexts};
 use super::offline::CommandInput;
-use super::output::{self, Text};
+use super::output;
 use super::validate::report_problems;
 use engine::file_review::ReviewSubject;
 
@@ -17,11 +18,13 @@ use engine::file_review::ReviewSubject;
 pub(super) fn run(options: &DefaultArgs) -> Result<ExitCode> {
     let case = CommandInput::read(&options.paths, &[], &options.input)?;
     let subjects = case.subjects(&options.rules.settings());
-    let denied = report_denials(&subjects)?;
+    let texts = SourceTexts::new(case.inputs());
+    let report = Report::of_findings(denials(&subjects, &texts), &texts);
+    report.write(&options.findings)?;
     if let Some(code) = report_problems(&case)? {
         return Ok(ExitCode::from(code));
     }
-    if denied {
+    if report.has_errors() {
         return Ok(ExitCode::from(1));
     }
     if subjects.is_empty()
@@ -55,21 +58,11 @@ pub(super) fn written(objects: &[Value], output: ObjectFormat) -> Result<String>
     Ok(text)
 }
 
-/// Prints why objects are denied; returns whether any is.
-fn report_denials(subjects: &[ReviewSubject<'_>]) -> Result<bool> {
-    let mut messages = Text::default();
-    let mut denied = false;
-    for subject in subjects {
+/// Why the mutating webhook denies objects.
+fn denials(subjects: &[ReviewSubject<'_>], texts: &SourceTexts<'_>) -> Vec<Finding> {
+    let of = |subject: &ReviewSubject<'_>| {
         let errors = subject.denial().map(|verdict| shown(&verdict)).unwrap_or_default();
-        let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
-        if !errors.is_empty() {
-            denied = true;
-            messages.line(format_args!("{file}:{}: {} {}: denied", manifest.line, manifest.kind, manifest.key));
-        }
-        for error in errors {
-            messages.line(format_args!("  error {}: {}", error.rule, error.rendered));
-        }
-    }
-    output::messages(&messages)?;
-    Ok(denied)
+        errors.into_iter().map(|error| texts.error(subject.loaded, &error)).collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of).collect()
 }

@@ -3,28 +3,32 @@
 use serde::Serialize;
 
 use engine::admission::{AdmissionOutcome, Verdict};
+use engine::topology::problems::TopologyProblem;
 use golang::yaml::Position;
 use model::hub::GROUP;
 use model::wire::WireVersion;
 use model::wire::manifest::Manifest;
-use schema::field::{ErrorKind, FieldError, Path, RuleId, enumerated};
+use schema::field::{ErrorKind, FieldError, FieldPart, Path, RuleId, enumerated};
 
 /// An error in the output of `-o json`.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ErrorRow {
     pub rule: RuleId,
     r#type: &'static str,
-    field: String,
+    pub field: String,
     detail: String,
     /// Line and column of the field in the file, or of the nearest one above it, from 1.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<ErrorPlace>,
     #[serde(skip)]
     pub rendered: String,
+    /// The part of the field that is wrong.
+    #[serde(skip)]
+    pub part: FieldPart,
 }
 
 /// A position in a file.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 struct ErrorPlace {
     line: usize,
     column: usize,
@@ -39,12 +43,34 @@ impl ErrorRow {
             detail: error.detail.clone(),
             place: None,
             rendered: error.to_string(),
+            part: if error.kind.shows_value() { FieldPart::Value } else { FieldPart::Key },
+        }
+    }
+
+    /// A problem of a topology, by its field in the object that causes it.
+    pub(super) fn from_problem(problem: &TopologyProblem) -> Self {
+        let TopologyProblem { rule, path, message, .. } = problem;
+        ErrorRow {
+            rule,
+            r#type: ErrorKind::Invalid.reason(),
+            field: path.clone(),
+            detail: message.clone(),
+            place: None,
+            rendered: message.clone(),
+            part: FieldPart::Value,
         }
     }
 
     /// Adds the position of the field in the file of its object.
     pub(super) fn locate(&mut self, object: &Manifest) {
-        self.place = object.position(&self.field).map(|Position { line, column }| ErrorPlace { line, column });
+        let place = object.locate(&self.field).map(|found| found.value.key_position());
+        self.place = place.map(|Position { line, column }| ErrorPlace { line, column });
+    }
+
+    /// The error without its path.
+    pub(super) fn message(&self) -> &str {
+        let rest = self.rendered.strip_prefix(&*self.field).and_then(|rest| rest.strip_prefix(": "));
+        rest.filter(|_| !self.field.is_empty()).unwrap_or(&self.rendered)
     }
 
     /// The error of an object of `version` whose fields have the names of another version (DEC-32).
@@ -81,7 +107,7 @@ impl ErrorRow {
 pub(super) fn shown(verdict: &Verdict) -> Vec<ErrorRow> {
     let whole = |rule, r#type, message: &str| {
         let (field, detail, rendered) = (String::new(), message.to_owned(), message.to_owned());
-        vec![ErrorRow { rule, r#type, field, detail, place: None, rendered }]
+        vec![ErrorRow { rule, r#type, field, detail, place: None, rendered, part: FieldPart::Key }]
     };
     match &verdict.outcome {
         AdmissionOutcome::Allowed => Vec::new(),

@@ -1,7 +1,7 @@
 //! Objects from files, folders and standard input.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ use engine::file_review::LoadedObject;
 use golang::yaml;
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest;
+
+/// The name of standard input in messages.
+pub(super) const STANDARD_INPUT: &str = "<stdin>";
 
 /// A document or a file that cannot be read: `file:line:column: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,10 @@ pub(super) struct FileInput {
     pub undecoded: Vec<Undecoded>,
     /// Unreadable files and documents.
     pub unreadable: Vec<Unreadable>,
+    /// The texts of the files before variables are replaced.
+    pub texts: BTreeMap<String, String>,
+    /// By file, the lines in which variables were replaced.
+    pub changed_lines: BTreeMap<String, BTreeSet<usize>>,
     /// Documents of folders that are not objects, such as values of other tools.
     pub passed_over: Vec<Unreadable>,
 }
@@ -81,7 +88,7 @@ impl FileReader {
         for path in paths {
             if path == Path::new("-") {
                 let text = self.sources.standard_input()?;
-                input.add("<stdin>", &text, &self.variables, false);
+                input.add(STANDARD_INPUT, &text, &self.variables, false);
                 continue;
             }
             for file in self.sources.list(path)? {
@@ -102,11 +109,11 @@ impl FileReader {
 }
 
 impl FileInput {
-    fn add(&mut self, file: &str, text: &str, variables: &VariableFlags, is_of_folder: bool) {
+    fn add(&mut self, file: &str, written: &str, variables: &VariableFlags, is_of_folder: bool) {
         let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
         let resolved = match variables.is_empty() {
-            true => Ok(Cow::Borrowed(text)),
-            false => substitution::resolve(text, |name| lookup(name, variables)).map(Cow::Owned),
+            true => Ok(Cow::Borrowed(written)),
+            false => substitution::resolve(written, |name| lookup(name, variables)).map(Cow::Owned),
         };
         let text = match resolved {
             Ok(text) => text,
@@ -115,10 +122,19 @@ impl FileInput {
                 return;
             }
         };
+        self.keep_text(file, written, &text);
         for document in yaml::documents(&text) {
             let repeated = document.as_ref().map(|document| document.repeated.clone()).unwrap_or_default();
             match document.map(manifest::objects) {
                 Ok(Ok(objects)) => {
+                    if let Some(again) = repeated.iter().find(|again| ["apiVersion", "kind"].contains(&&*again.path)) {
+                        self.unreadable.push(unreadable(format!(
+                            "{}:1: the key {:?} is repeated, and only the last value is used; put a line with --- between \
+                             two objects",
+                            again.line, again.key
+                        )));
+                        continue;
+                    }
                     let mut repeated = Some(repeated);
                     self.objects.extend(objects.into_iter().map(|manifest| LoadedObject {
                         file: file.to_owned(),
@@ -134,6 +150,22 @@ impl FileInput {
                 }
             }
         }
+    }
+}
+
+impl FileInput {
+    /// Keeps the text of a file as it is written, without the values of variables. If a value has added lines, lines are not
+    /// those of the file, and none is kept.
+    fn keep_text(&mut self, file: &str, written: &str, resolved: &str) {
+        if written.lines().count() != resolved.lines().count() {
+            return;
+        }
+        let lines = (1..).zip(written.lines().zip(resolved.lines()));
+        let changed: BTreeSet<usize> = lines.filter(|(_, (a, b))| a != b).map(|(number, _)| number).collect();
+        if !changed.is_empty() {
+            self.changed_lines.insert(file.to_owned(), changed);
+        }
+        self.texts.insert(file.to_owned(), written.trim_start_matches('\u{feff}').to_owned());
     }
 }
 

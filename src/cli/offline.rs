@@ -27,6 +27,7 @@ use engine::topology::class_status;
 use model::hub::{Cluster, ClusterClass, Kind, Object, ObjectKey, ResourceDefinition};
 use model::wire::{Decode, as_hub_json};
 use model::world::{Facts, Found, ObjectSet, Record};
+use schema::field::{Path, Warning};
 
 /// The input of a command.
 #[derive(Debug, Default)]
@@ -88,8 +89,14 @@ impl CommandInput {
         for loaded in &mut Arc::make_mut(&mut self.new).objects {
             let Some(old) = stored.get(&loaded.manifest.identity()).copied() else { continue };
             match old.admitted_kind() {
-                Some(Kind::Cluster) => file_apply::clusters::keep_references(&mut loaded.manifest, old),
-                None => file_apply::provider_objects::keep_defaults(&mut loaded.manifest, old),
+                Some(Kind::Cluster) => {
+                    loaded.manifest.keep_written();
+                    file_apply::clusters::keep_references(&mut loaded.manifest, old);
+                }
+                None => {
+                    loaded.manifest.keep_written();
+                    file_apply::provider_objects::keep_defaults(&mut loaded.manifest, old);
+                }
                 Some(_) => {}
             }
         }
@@ -272,7 +279,7 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a FileInput, IntoIt
 }
 
 /// Warnings about the object as a file.
-fn remarks(object: &Value) -> Vec<String> {
+fn remarks(object: &Value) -> Vec<Warning> {
     let mut warnings = unresolved(object);
     warnings.extend(misread(object));
     warnings
@@ -290,7 +297,7 @@ pub(super) fn judge(
 
 /// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are skipped: their
 /// scripts contain many variables of the same form.
-fn unresolved(object: &Value) -> Vec<String> {
+fn unresolved(object: &Value) -> Vec<Warning> {
     let mut places = BTreeMap::new();
     let mut visit = |path: &str, text: &str| {
         for name in substitution::names(text).filter(|_| !path.starts_with("spec.patches[")) {
@@ -298,20 +305,21 @@ fn unresolved(object: &Value) -> Vec<String> {
         }
     };
     texts(object, "", &mut visit);
-    let say = |(name, path)| {
-        format!(
-            "{path} holds the variable ${{{name}}}, which is not substituted: use --env {name} to take it from the \
-             environment"
-        )
+    let say = |(name, path): (String, String)| {
+        let text = format!(
+            "{path}: the variable ${{{name}}} is not substituted: use --env {name} to take it from the environment"
+        );
+        Warning::new("DEC-33", text).about(Path::ROOT.child(&path))
     };
     places.into_iter().map(say).collect()
 }
 
 /// Warnings about texts that YAML probably reads in another way than intended.
-fn misread(object: &Value) -> Vec<String> {
+fn misread(object: &Value) -> Vec<Warning> {
     let mut warnings = Vec::new();
     texts(object, "", &mut |path, text| {
-        warnings.extend(hints::for_text(text).map(|hint| format!("{path} {hint}")));
+        let warning = |hint| Warning::new("DEC-32", format!("{path}: the text {hint}")).about(Path::ROOT.child(path));
+        warnings.extend(hints::for_text(text).map(warning));
     });
     warnings
 }

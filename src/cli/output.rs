@@ -103,6 +103,19 @@ impl Text {
         self.0.push('\n');
     }
 
+    /// Adds lines that were laid out from escaped parts, with colors. Commands of CI systems are escaped.
+    pub(super) fn rendered(&mut self, lines: &str) {
+        for line in lines.lines() {
+            push_escaped(&mut self.0, line, commands(line).into_iter());
+            self.0.push('\n');
+        }
+    }
+
+    /// The lines as a file has them.
+    pub(super) fn without_colors(&self) -> String {
+        anstream::adapter::strip_str(&self.0).to_string()
+    }
+
     #[cfg(test)]
     pub(super) fn as_str(&self) -> &str {
         &self.0
@@ -139,11 +152,16 @@ pub(super) fn json(value: &impl Serialize) -> io::Result<()> {
 
 /// Prints Markdown for a comment, which may be part of the log of a CI job as well.
 pub(super) fn markdown(text: &str) -> io::Result<()> {
-    let mut printed = String::with_capacity(text.len());
+    data(&without_commands(text))
+}
+
+/// A document in which commands of CI systems are escaped.
+pub(super) fn without_commands(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        push_escaped(&mut printed, line, commands(line).into_iter());
+        push_escaped(&mut escaped, line, commands(line).into_iter());
     }
-    data(&printed)
+    escaped
 }
 
 /// Writes a result. If the reader closes the pipe early, that is no failure, and does not change the exit code.
@@ -161,9 +179,14 @@ pub(super) fn message(message: impl fmt::Display) -> io::Result<()> {
     messages(&text)
 }
 
-/// Prints lines on standard error.
+/// Prints lines on standard error, with colors if it is a terminal.
 pub(super) fn messages(text: &Text) -> io::Result<()> {
-    io::stderr().lock().write_all(text.0.as_bytes())
+    AutoStream::auto(io::stderr().lock()).write_all(text.0.as_bytes())
+}
+
+/// Prints a document on standard error as it is.
+pub(super) fn data_beside(data: &str) -> io::Result<()> {
+    io::stderr().lock().write_all(data.as_bytes())
 }
 
 /// Replaces the line of progress on standard error, which is a terminal.

@@ -32,12 +32,13 @@ use super::args::{DryRunMode, InputFlags, PlanArgs, PlanFormat};
 use super::choice;
 use super::empty::{self, ExpectedInput};
 use super::extensions::CommandExtensions;
+use super::findings::{Finding, SourceTexts};
 use super::held_edits::held_edits;
 use super::live::{ClusterConnection, Reach};
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::{self, RolloutSide};
-use super::schemas;
+use super::topologies;
 use super::validate;
 use dry_run::ClusterDryRuns;
 use engine::comparison::class_samples::{ClassSamples, ComparedSide};
@@ -67,7 +68,8 @@ pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     drop(before);
     let new = after.subjects();
     let (facts, new_classes, large) = (after.facts(&new), classes(&new), rollout::oversized(&new));
-    let mut denials = validate::denials(&new, &facts, after.settings());
+    let denied = validate::denials(&new, &facts, after.settings(), &SourceTexts::new(after.case().inputs()));
+    let mut denials: Vec<String> = denied.iter().map(Finding::line).collect();
     let only_before = large_before.iter().filter(|(cluster, _)| !large.contains_key(*cluster));
     for (cluster, errors) in only_before {
         denials.extend(errors.iter().map(|error| format!("Cluster {cluster}, before the change: {error}")));
@@ -119,7 +121,7 @@ pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     }
     print(&report, options)?;
     if options.output != PlanFormat::Json {
-        schemas::note(&report.schemas_not_checked)?;
+        topologies::note(&report.schemas_not_checked)?;
     }
     Ok(ExitCode::from(report.exit_code()))
 }

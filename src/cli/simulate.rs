@@ -27,7 +27,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
 use self::report::{SimulationReport, Stuck, span};
-use super::args::{OutputFormat, SimulateArgs};
+use super::args::{ObjectFindingFlags, OutputFormat, SimulateArgs};
 use super::atomic_file;
 use super::choice;
 use super::empty::{self, ExpectedInput};
@@ -38,7 +38,7 @@ use super::machines::timings;
 use super::output;
 use super::progress_bar::{OF_CLUSTERS, ProgressBar};
 use super::rollout::RolloutSide;
-use super::validate::{denials, report_problems};
+use super::validate::{report_denials, report_problems};
 use engine::file_review::ReviewSubject;
 use engine::topology::equivalent_clusters::{EquivalentClusters, ungrouped};
 use engine::topology::plan::TopologySimulator;
@@ -314,11 +314,7 @@ struct SimulationInputs {
 /// Prints the denied objects of a side; returns whether there are any.
 fn has_denials(side: &RolloutSide) -> Result<bool> {
     let subjects = side.subjects();
-    let denials = denials(&subjects, &side.facts(&subjects), side.settings());
-    for denial in &denials {
-        output::message(format_args!("denied: {denial}"))?;
-    }
-    Ok(!denials.is_empty())
+    report_denials(side, &subjects, &side.facts(&subjects), &ObjectFindingFlags::default())
 }
 
 impl SimulationInputs {

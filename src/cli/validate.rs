@@ -1,6 +1,6 @@
 //! `validate`: the verdicts of the API server and the webhook on objects in files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,24 +9,28 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::UNUSABLE;
-use super::args::{OutputFormat, ValidateArgs};
+use super::args::{FindingsFormat, ObjectFindingFlags, ValidateArgs};
 use super::empty::{self, ExpectedInput};
 use super::errors::{ErrorRow, shown};
 use super::extensions::CommandExtensions;
+use super::findings::{Finding, FindingObject, Report, SourceTexts, topology_findings};
 use super::held_edits::held_edits;
 use super::offline::{self, CommandInput};
-use super::output::{self, Text};
-use super::schemas::{self, Inspector};
+use super::output;
+use super::rollout::RolloutSide;
 use super::sizes::{SizedEdit, sized_edits};
+use super::topologies::{self, Inspection, Inspector};
 use engine::admission::{AdmissionSettings, Operation};
 use engine::comparison::held_edit::HeldEdit;
-use engine::file_review::{LoadedObject, ObjectReview, ReviewSubject, UnknownFields};
+use engine::file_review::{LoadedObject, ObjectReview, ReviewSubject, StoredManifest, UnknownFields};
 use engine::impact::SizeVerdict;
-use engine::topology::refusals::Checks;
+use engine::topology::problems::{ProblemObject, TopologyProblem};
+use model::hub::{Kind, ObjectKey, paths};
+use model::wire::manifest::Manifest;
 use model::world::Facts;
-use schema::field::{FieldError, RuleId, Warning};
+use schema::field::{FieldError, Level, RuleId, Warning, a_few};
 
-/// Prints a verdict for every Cluster and ClusterClass.
+/// Prints the findings about every Cluster and ClusterClass.
 pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     let case = CommandInput::read(&options.paths, &options.old, &options.input)?.kept_as_stored();
     let extensions = CommandExtensions::open(&options.extensions, || case.objects(), None)?;
@@ -35,38 +39,40 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
     let unknown_fields = if options.strict { UnknownFields::Deny } else { UnknownFields::Warn };
-    let mut rows: Vec<ResultRow<'_>> = subjects
+    let mut results: Vec<ObjectResult<'_>> = subjects
         .iter()
-        .map(|subject| ResultRow::new(subject, offline::judge(subject, &facts, &settings, unknown_fields)))
+        .map(|subject| ObjectResult::new(subject, offline::judge(subject, &facts, &settings, unknown_fields)))
         .collect();
     for SizedEdit { kind, key, verdict } in sized_edits(&case, &subjects, &facts, &settings) {
-        let place = (&*kind, &*key.namespace, &*key.name);
+        let object = (&*kind, &*key.namespace, &*key.name);
         let SizeVerdict { denial, warnings } = verdict;
-        let row = rows.iter_mut().find(|row| (row.kind, row.namespace, row.name) == place);
-        if let Some(row) = row {
-            row.warnings.extend(warnings.into_iter().map(|warning| warning.text));
+        if let Some(result) = results.iter_mut().find(|result| result.object() == object) {
+            result.warnings.extend(warnings);
         }
         if let Some(error) = denial {
-            deny(&mut rows, &case, place, &error);
+            deny(&mut results, &case, object, &error);
         }
     }
-    let inspector = Inspector::new(&case, &facts, &settings);
-    subjects.iter().zip(&mut rows).for_each(|(subject, row)| row.inspect(subject, &inspector));
-    drop(inspector);
+    inspect_all(&subjects, &mut results, &Inspector::new(&case, &facts, &settings));
+    remove_consequences(&mut results);
     // A server counts the machines of an edit that is allowed otherwise.
-    if rows.iter().all(|row| row.allowed) {
+    if results.iter().all(|result| result.outcome() != Outcome::Denied) {
         let ceiling = (&settings, options.ceiling.max_replaced_machines);
-        hold(&mut rows, &case, &held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
+        hold(&mut results, &case, &held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
     }
-    match options.output {
-        OutputFormat::Text => {
-            output::text(&text(&rows))?;
-            schemas::note(&rows.iter().flat_map(|row| &row.schemas_not_checked).cloned().collect())?;
+    let texts = SourceTexts::new(case.inputs());
+    let report = report(&results, &case, &texts);
+    let fails = report.fails(&options.findings);
+    let report = if options.findings.quiet { report.failures_only(&options.findings) } else { report };
+    match (options.format_version, options.findings.output) {
+        (1, FindingsFormat::Json) => {
+            output::json(&results.iter().map(ObjectResult::first_format).collect::<Vec<_>>())?;
         }
-        OutputFormat::Json => output::json(&rows)?,
+        _ => report.print(&options.findings)?,
     }
-    let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
-    let denied = rows.iter().any(|row| !row.allowed);
+    if matches!(options.findings.output, FindingsFormat::Text | FindingsFormat::Short) && !options.findings.quiet {
+        topologies::note(&results.iter().flat_map(|result| &result.schemas_not_checked).cloned().collect())?;
+    }
     let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
         output::message(reason)?;
@@ -75,33 +81,99 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     let nothing =
-        if rows.is_empty() { empty::check_found(ExpectedInput::Judged, &case, &options.input)? } else { None };
-    Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned || is_faulty))))
+        if results.is_empty() { empty::check_found(ExpectedInput::Judged, &case, &options.input)? } else { None };
+    Ok(ExitCode::from(nothing.unwrap_or(u8::from(fails || is_faulty))))
 }
 
-/// Adds the denials of edits by a ceiling. Templates have rows only for these.
-fn hold<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, held: &[HeldEdit]) {
+/// Adds the denials of edits by a ceiling. Templates have results only for these.
+fn hold<'a>(results: &mut Vec<ObjectResult<'a>>, case: &'a CommandInput, held: &[HeldEdit]) {
     for held in held {
-        deny(rows, case, held.object(), &held.error);
+        deny(results, case, held.object(), &held.error);
     }
 }
 
-/// Adds an error to the row of an object, by its kind, namespace and name.
-fn deny<'a>(rows: &mut Vec<ResultRow<'a>>, case: &'a CommandInput, object: (&str, &str, &str), error: &FieldError) {
-    let is_it = |kind: &str, namespace: &str, name: &str| (kind, namespace, name) == object;
-    let mut files = case.new.objects.iter();
-    let file = files.find(|loaded| {
-        let key = &loaded.manifest.key;
-        is_it(&loaded.manifest.kind, &key.namespace, &key.name)
-    });
+/// Adds an error to the result of an object, by its kind, namespace and name.
+fn deny<'a>(
+    results: &mut Vec<ObjectResult<'a>>,
+    case: &'a CommandInput,
+    object: (&str, &str, &str),
+    error: &FieldError,
+) {
     let mut error = ErrorRow::from_error(error);
-    file.into_iter().for_each(|loaded| error.locate(&loaded.manifest));
-    if let Some(row) = rows.iter_mut().find(|row| is_it(row.kind, row.namespace, row.name)) {
-        row.allowed = false;
-        row.errors.push(error);
-        return;
+    // An object of another group may have the same kind and name.
+    let is_it = |loaded: &&LoadedObject| {
+        let manifest = &loaded.manifest;
+        named(loaded) == object && manifest.admitted_kind().is_some() == Kind::from_name(&manifest.kind).is_some()
+    };
+    let loaded = case.new.objects.iter().rfind(is_it);
+    loaded.into_iter().for_each(|loaded| error.locate(&loaded.manifest));
+    match results.iter_mut().find(|result| result.object() == object) {
+        Some(result) => result.errors.push(error),
+        None => results.extend(loaded.map(|loaded| ObjectResult::of_template(loaded, error))),
     }
-    rows.extend(file.map(|loaded| ResultRow::from_template(loaded, error)));
+}
+
+/// Adds the problems of topologies: of Clusters first, then those of classes of which no Cluster could be computed.
+fn inspect_all(subjects: &[ReviewSubject<'_>], results: &mut [ObjectResult<'_>], inspector: &Inspector<'_>) {
+    let is_class = |subject: &ReviewSubject<'_>| subject.kind == Kind::ClusterClass;
+    for (subject, result) in subjects.iter().zip(&mut *results).filter(|(subject, _)| !is_class(subject)) {
+        result.inspect(subject, inspector);
+    }
+    // A class whose Clusters were computed needs no samples.
+    let computed = results.iter().filter(|result| result.errors.is_empty() && result.unknown.is_none());
+    let computed: BTreeSet<ObjectKey> = computed.filter_map(|result| result.class.clone()).collect();
+    let denied = results.iter().filter(|result| !result.errors.is_empty());
+    let denied: BTreeSet<ObjectKey> = denied.filter_map(|result| result.class.clone()).collect();
+    for (subject, result) in subjects.iter().zip(&mut *results).filter(|(subject, _)| is_class(subject)) {
+        let class = &subject.loaded.manifest.key;
+        if !computed.contains(class) {
+            result.inspect(subject, inspector);
+        }
+        // A Cluster that is denied is mended first; it shows what only some Clusters of its class have.
+        if denied.contains(class) {
+            result.problems.retain(|_, level| *level == Level::Error);
+        }
+    }
+}
+
+/// Removes problems of topologies that follow from errors of their class in the same part of it.
+fn remove_consequences<'a>(results: &mut [ObjectResult<'a>]) {
+    let mut wrong: BTreeMap<&'a ObjectKey, (&'a Manifest, BTreeSet<String>)> = BTreeMap::new();
+    for ObjectResult { loaded, errors, .. } in results.iter().filter(|result| !result.errors.is_empty()) {
+        let class = &loaded.manifest;
+        if class.admitted_kind() == Some(Kind::ClusterClass) {
+            let parts = errors.iter().map(|error| part_of_class(&class.named_path(&error.field)).to_owned());
+            wrong.insert(&class.key, (class, parts.collect()));
+        }
+    }
+    for result in results {
+        let ObjectResult { problems, class, .. } = result;
+        problems.retain(|problem, _| match &problem.object {
+            ProblemObject::Class(key) => wrong.get(key).is_none_or(|(class, parts)| {
+                let path = class.named_path(&problem.path);
+                !parts.contains(part_of_class(&path))
+            }),
+            ProblemObject::Cluster(_) => class.as_ref().is_none_or(|class| !wrong.contains_key(class)),
+            ProblemObject::Template { .. } => true,
+        });
+    }
+}
+
+/// The part of a class that a path is in: `spec.workers.machineDeployments[a]`, `spec.controlPlane`. All patches are one
+/// part, together with variables: a patch may need an earlier one.
+fn part_of_class(path: &str) -> &str {
+    if path.starts_with(paths::cluster_class::VARIABLES) || path.starts_with(paths::cluster_class::PATCHES) {
+        return paths::cluster_class::PATCHES;
+    }
+    let entry = path.find(']').map(|end| end + 1);
+    let member = path.match_indices('.').nth(1).map(|(at, _)| at);
+    &path[..entry.or(member).unwrap_or(path.len())]
+}
+
+/// Kind, namespace and name of an object.
+fn named(loaded: &LoadedObject) -> (&str, &str, &str) {
+    let key = &loaded.manifest.key;
+    (&loaded.manifest.kind, &key.namespace, &key.name)
 }
 
 /// Prints unreadable input and probable mistakes; returns the exit code if there is unreadable input.
@@ -128,66 +200,134 @@ pub(super) fn report_unreadable(case: &CommandInput) -> Result<Option<u8>> {
     Ok(None)
 }
 
-/// Why objects are denied, a line for each error.
-pub(super) fn denials(subjects: &[ReviewSubject<'_>], facts: &Arc<Facts>, settings: &AdmissionSettings) -> Vec<String> {
+/// Why objects are denied.
+pub(super) fn denials(
+    subjects: &[ReviewSubject<'_>],
+    facts: &Arc<Facts>,
+    settings: &AdmissionSettings,
+    texts: &SourceTexts<'_>,
+) -> Vec<Finding> {
     let of = |subject: &ReviewSubject<'_>| {
-        let row = ResultRow::new(subject, offline::judge(subject, facts, settings, UnknownFields::Warn));
-        let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
-        let say = |error: &ErrorRow| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
-        row.errors.iter().map(say).collect::<Vec<_>>()
+        let result = ObjectResult::new(subject, offline::judge(subject, facts, settings, UnknownFields::Warn));
+        result.errors.iter().map(|error| texts.error(result.loaded, error)).collect::<Vec<_>>()
     };
     subjects.iter().flat_map(of).collect()
 }
 
-/// The result for one object in the output of `-o json`.
+/// Writes why objects of a side are denied; returns whether any is.
+pub(super) fn report_denials(
+    side: &RolloutSide,
+    subjects: &[ReviewSubject<'_>],
+    facts: &Arc<Facts>,
+    flags: &ObjectFindingFlags,
+) -> Result<bool> {
+    let texts = SourceTexts::new(side.case().inputs());
+    let report = Report::of_findings(denials(subjects, facts, side.settings(), &texts), &texts);
+    if report.has_errors() {
+        report.write(flags)?;
+    }
+    Ok(report.has_errors())
+}
+
+/// What the API server and the webhook answer, and whether the topology can be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Allowed,
+    Denied,
+    /// Allowed, but the topology cannot be computed, or an API server would refuse its objects (DEC-68).
+    NotComputable,
+}
+
+/// The result for one object.
+#[derive(Debug)]
+struct ObjectResult<'a> {
+    loaded: &'a LoadedObject,
+    operation: Operation,
+    errors: Vec<ErrorRow>,
+    warnings: Vec<Warning>,
+    problems: BTreeMap<TopologyProblem, Level>,
+    /// Why it could not be computed without the running cluster.
+    unknown: Option<String>,
+    /// The class of a Cluster.
+    class: Option<ObjectKey>,
+    not_checked: Vec<RuleId>,
+    schemas_not_checked: BTreeSet<String>,
+    patch: json_patch::Patch,
+}
+
+/// The result for one object in version 1 of the JSON format.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ResultRow<'a> {
+    #[serde(flatten)]
+    object: ResultObject<'a>,
+    errors: Vec<ErrorRow>,
+    warnings: Vec<String>,
+    #[serde(flatten)]
+    rest: ResultRest<'a>,
+}
+
+/// The result for one object, beside its findings.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JudgedObject<'a> {
+    #[serde(flatten)]
+    object: ResultObject<'a>,
+    /// Whether its topology can be computed, and an API server would accept the objects.
+    computable: bool,
+    #[serde(flatten)]
+    rest: ResultRest<'a>,
+}
+
+/// An object and its verdict.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultObject<'a> {
     file: &'a str,
-    #[serde(skip)]
-    line: usize,
     api_version: &'a str,
     kind: &'a str,
     namespace: &'a str,
     name: &'a str,
     operation: &'static str,
     allowed: bool,
-    errors: Vec<ErrorRow>,
-    warnings: Vec<String>,
-    not_checked: Vec<RuleId>,
-    /// The kinds of rendered objects whose CustomResourceDefinitions are not known.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    schemas_not_checked: BTreeSet<String>,
-    patch: json_patch::Patch,
 }
 
-impl<'a> ResultRow<'a> {
+/// The defaults of an object, and the rules and kinds that could not be checked.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultRest<'a> {
+    not_checked: &'a [RuleId],
+    /// The kinds of rendered objects whose CustomResourceDefinitions are not known.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    schemas_not_checked: &'a BTreeSet<String>,
+    patch: &'a json_patch::Patch,
+}
+
+impl<'a> ObjectResult<'a> {
     fn new(subject: &ReviewSubject<'a>, review: ObjectReview) -> Self {
-        let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
+        let manifest = &subject.loaded.manifest;
         let mut errors: Vec<ErrorRow> = subject.defaulted.as_ref().map(shown).unwrap_or_default();
         errors.extend(review.schema_errors().map(ErrorRow::from_error));
         // Without a class name there is one thing to say, and defaulting has said it (CL-D-003).
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
+        let mut warnings: Vec<Warning> = review.verdict.warnings.into_iter().chain(review.warnings).collect();
         if let Some(version) = manifest.version().filter(|_| !errors.is_empty() && review.misplaced.len() > 1) {
             errors.retain(|error| !error.follows_from(&review.misplaced));
             errors.insert(0, ErrorRow::other_version(version, &review.misplaced));
+            warnings.retain(|warning| !review.misplaced.iter().any(|field| field == warning.path.as_str()));
         }
         errors.iter_mut().for_each(|error| error.locate(manifest));
         let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
-        let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
-        ResultRow {
-            file,
-            line: manifest.line,
-            api_version: &manifest.api_version,
-            kind: &manifest.kind,
-            namespace: &manifest.key.namespace,
-            name: &manifest.key.name,
-            operation: subject.operation.name(),
-            allowed: errors.is_empty(),
+        ObjectResult {
+            loaded: subject.loaded,
+            operation: subject.operation,
             errors,
-            warnings: warnings.collect(),
+            warnings,
+            problems: BTreeMap::new(),
+            unknown: None,
+            class: subject.new.as_ref().and_then(StoredManifest::class_key),
             not_checked: review.verdict.not_checked,
             schemas_not_checked: BTreeSet::new(),
             patch,
@@ -195,55 +335,170 @@ impl<'a> ResultRow<'a> {
     }
 
     /// The result for an edit of a template, which is denied.
-    fn from_template(loaded: &'a LoadedObject, error: ErrorRow) -> Self {
-        let manifest = &loaded.manifest;
-        ResultRow {
-            file: &loaded.file,
-            line: manifest.line,
-            api_version: &manifest.api_version,
-            kind: &manifest.kind,
-            namespace: &manifest.key.namespace,
-            name: &manifest.key.name,
-            operation: Operation::Update.name(),
-            allowed: false,
+    fn of_template(loaded: &'a LoadedObject, error: ErrorRow) -> Self {
+        ObjectResult {
+            loaded,
+            operation: Operation::Update,
             errors: vec![error],
             warnings: Vec::new(),
+            problems: BTreeMap::new(),
+            unknown: None,
+            class: None,
             not_checked: Vec::new(),
             schemas_not_checked: BTreeSet::new(),
             patch: json_patch::Patch::default(),
         }
     }
 
-    /// Adds the schema checks of the objects that an allowed object creates.
+    /// Kind, namespace and name.
+    fn object(&self) -> (&str, &str, &str) {
+        named(self.loaded)
+    }
+
+    fn outcome(&self) -> Outcome {
+        let has_error = self.problems.values().any(|level| *level == Level::Error);
+        match (self.errors.is_empty(), has_error) {
+            (false, _) => Outcome::Denied,
+            (true, true) => Outcome::NotComputable,
+            (true, false) => Outcome::Allowed,
+        }
+    }
+
+    /// Adds the problems of the topology of an allowed object.
     fn inspect(&mut self, subject: &ReviewSubject<'_>, inspector: &Inspector<'_>) {
-        let Some((kind, key)) = subject.stored().filter(|_| self.allowed) else { return };
-        let Checks { refusals, unchecked, unusable } = inspector.checks(kind, key);
-        self.warnings.extend(refusals.iter().map(ToString::to_string).chain(unusable));
+        let Some((kind, key)) = subject.stored().filter(|_| self.errors.is_empty()) else { return };
+        let Inspection { problems, unanswered, unknown, unchecked } = inspector.inspect(kind, key);
+        self.problems = problems;
+        self.problems.extend(unanswered.into_iter().map(|problem| (problem, Level::Warning)));
+        if kind == Kind::ClusterClass {
+            self.excuse_samples();
+        }
+        self.unknown = unknown.into_iter().next().map(|problem| problem.message);
         self.schemas_not_checked = unchecked;
+    }
+
+    /// What depends on labels and annotations, which samples lack, is no error of the class.
+    fn excuse_samples(&mut self) {
+        let manifest = &self.loaded.manifest;
+        let reads_metadata = |problem: &TopologyProblem| {
+            let is_own = problem.object == ProblemObject::Class(manifest.key.clone());
+            let found = manifest.locate(&problem.path).filter(|found| is_own && found.is_exact);
+            let text = found.map(|found| found.value.value().to_string()).unwrap_or_default();
+            ["metadata.labels", "metadata.annotations"].iter().any(|field| text.contains(field))
+        };
+        for (_, level) in self.problems.iter_mut().filter(|(problem, _)| reads_metadata(problem)) {
+            *level = Level::Warning;
+        }
+    }
+
+    fn result_object(&self, allowed: bool) -> ResultObject<'_> {
+        let manifest = &self.loaded.manifest;
+        ResultObject {
+            file: &self.loaded.file,
+            api_version: &manifest.api_version,
+            kind: &manifest.kind,
+            namespace: &manifest.key.namespace,
+            name: &manifest.key.name,
+            operation: self.operation.name(),
+            allowed,
+        }
+    }
+
+    fn rest(&self) -> ResultRest<'_> {
+        ResultRest {
+            not_checked: &self.not_checked,
+            schemas_not_checked: &self.schemas_not_checked,
+            patch: &self.patch,
+        }
+    }
+
+    fn judged(&self) -> JudgedObject<'_> {
+        let outcome = self.outcome();
+        JudgedObject {
+            object: self.result_object(outcome != Outcome::Denied),
+            computable: outcome != Outcome::NotComputable,
+            rest: self.rest(),
+        }
+    }
+
+    /// The row of version 1 of the JSON format.
+    fn first_format(&self) -> ResultRow<'_> {
+        let of = |wanted: Level| {
+            self.problems.iter().filter(move |(_, level)| **level == wanted).map(|(problem, _)| problem)
+        };
+        let problems = of(Level::Error).map(ErrorRow::from_problem);
+        let warnings = self.warnings.iter().map(|warning| warning.text.clone());
+        ResultRow {
+            object: self.result_object(self.outcome() == Outcome::Allowed),
+            errors: self.errors.iter().cloned().chain(problems).collect(),
+            warnings: warnings.chain(of(Level::Warning).map(|problem| problem.message.clone())).collect(),
+            rest: self.rest(),
+        }
+    }
+
+    /// `update of ClusterClass default/base`
+    fn title(&self) -> String {
+        let title = FindingObject::from_loaded(self.loaded).title();
+        match self.operation {
+            Operation::Create => title,
+            Operation::Update => format!("update of {title}"),
+            Operation::Delete => format!("deletion of {title}"),
+        }
     }
 }
 
-fn text(rows: &[ResultRow<'_>]) -> Text {
-    let mut text = Text::default();
-    for row in rows {
-        let verdict = if row.allowed { "allowed" } else { "denied" };
-        let operation = match row.operation {
-            "CREATE" => "",
-            "UPDATE" => " update",
-            _ => " deletion",
-        };
-        let ResultRow { file, line, kind, namespace, name, .. } = row;
-        text.line(format_args!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}"));
-        row.errors.iter().for_each(|error| text.line(format_args!("  error {}: {}", error.rule, error.rendered)));
-        row.warnings.iter().for_each(|warning| text.line(format_args!("  warning: {warning}")));
-        if !row.not_checked.is_empty() {
-            let rules = row.not_checked.join(", ");
-            text.line(format_args!("  not checked, because the files do not hold the running cluster: {rules}"));
+/// The findings of all results, and a summary.
+fn report<'a>(
+    results: &'a [ObjectResult<'a>],
+    case: &CommandInput,
+    texts: &'a SourceTexts<'a>,
+) -> Report<'a, JudgedObject<'a>> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for result in results {
+        let loaded = result.loaded;
+        findings.extend(result.errors.iter().map(|error| texts.error(loaded, error)));
+        findings.extend(result.warnings.iter().map(|warning| texts.warning(loaded, warning)));
+    }
+    let problems = results
+        .iter()
+        .flat_map(|result| result.problems.iter().map(|(problem, level)| (*level, problem, result.loaded)));
+    findings.extend(topology_findings(problems, case.inputs(), texts));
+    let judged = results.iter().map(ObjectResult::judged).collect();
+    let objects = results.iter().map(|result| FindingObject::from_loaded(result.loaded)).collect();
+    let mut report = Report::new(findings, judged, objects, texts);
+    let of = |outcome: Outcome| results.iter().filter(move |result| result.outcome() == outcome);
+    for (outcome, title) in [
+        (Outcome::Allowed, "allowed"),
+        (Outcome::NotComputable, "allowed, but cannot be rolled out"),
+        (Outcome::Denied, "denied"),
+    ] {
+        let names: Vec<String> = of(outcome).map(ObjectResult::title).collect();
+        if !names.is_empty() {
+            report.verdict(format!("{title}: {}", a_few(&names, NAMED)));
         }
     }
-    let denied = rows.iter().filter(|row| !row.allowed).count();
-    if !rows.is_empty() {
-        text.line(format_args!("{} checked, {} allowed, {denied} denied", rows.len(), rows.len() - denied));
+    let reason = |result: &ObjectResult<'_>| Some(format!("{} ({})", result.title(), result.unknown.as_ref()?));
+    let unknown: Vec<String> = results.iter().filter_map(reason).collect();
+    if !unknown.is_empty() {
+        report.verdict(format!("not computed: {}", a_few(&unknown, NAMED)));
     }
-    text
+    let not_checked: BTreeSet<RuleId> = results.iter().flat_map(|result| &result.not_checked).copied().collect();
+    if !not_checked.is_empty() {
+        let rules: Vec<RuleId> = not_checked.into_iter().collect();
+        let reason = "not checked, because the files do not hold the running cluster";
+        report.verdict(format!("{reason}: {}", rules.join(", ")));
+    }
+    let [allowed, unusable, denied] =
+        [Outcome::Allowed, Outcome::NotComputable, Outcome::Denied].map(|outcome| of(outcome).count());
+    for (what, number) in [("checked", results.len()), ("allowed", allowed + unusable), ("denied", denied)] {
+        report.count(what, number);
+    }
+    if !results.is_empty() {
+        let unusable = if unusable > 0 { format!(", {unusable} that cannot be rolled out") } else { String::new() };
+        report.verdict(format!("{} checked, {allowed} allowed{unusable}, {denied} denied", results.len()));
+    }
+    report
 }
+
+/// Maximum number of objects of a verdict that are named; the rest is counted.
+const NAMED: usize = 20;

@@ -62,10 +62,10 @@ fn printed(line: &str, files: &BTreeMap<String, Value>, before: &BTreeMap<String
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("before")).unwrap();
     for (file, value) in before {
-        fs::write(folder.path().join("before").join(file), format!("{value}\n")).unwrap();
+        fs::write(folder.path().join("before").join(file), serde_saphyr::to_string(value).unwrap()).unwrap();
     }
     for (file, value) in files {
-        fs::write(folder.path().join(file), format!("{value}\n")).unwrap();
+        fs::write(folder.path().join(file), serde_saphyr::to_string(value).unwrap()).unwrap();
     }
     let words: Vec<&str> = line.split(' ').collect();
     let arguments = words.strip_prefix(&["$", "topologist"]).unwrap_or_else(|| panic!("{line} is no command"));

@@ -51,19 +51,39 @@ spec:
 fn a_denied_object_is_shown_with_file_line_rule_and_path() {
     let (code, out, _) = run_with_input(&["validate", "-"], &format!("# a comment\n{WRONG}"));
     assert_eq!(code, 1);
-    let want = "\
-<stdin>:2: Cluster default/one: denied
-  error CL-V-005: spec.clusterNetwork.pods.cidrBlocks[0]: Invalid value: \"10.0.0.0\": must be an address range in CIDR notation, such as 192.168.0.0/16 or fd00::/48
-  error CL-V-013: spec.topology.version: Invalid value: \"v1.33\": must be a full semantic version such as v1.33.0: unexpected end of input while parsing minor version number
-  warning: ClusterClass default/absent does not exist: the topology could not be fully validated. Create it before this Cluster is used
+    let want = r#"warning[CL-V-052]: ClusterClass default/absent does not exist: the topology could not be fully validated. Create it before this Cluster is used
+ --> <stdin>:7:31
+  |
+7 |   topology: {classRef: {name: absent}, version: "1.33"}
+  |                               ^^^^^^
+  |
+  = note: spec.topology.classRef.name of Cluster default/one
+
+error[CL-V-005]: Invalid value: "10.0.0.0": must be an address range in CIDR notation, such as 192.168.0.0/16 or fd00::/48
+ --> <stdin>:6:40
+  |
+6 |   clusterNetwork: {pods: {cidrBlocks: [10.0.0.0]}}
+  |                                        ^^^^^^^^
+  |
+  = note: spec.clusterNetwork.pods.cidrBlocks[0] of Cluster default/one
+
+error[CL-V-013]: Invalid value: "v1.33": must be a full semantic version such as v1.33.0: unexpected end of input while parsing minor version number
+ --> <stdin>:7:49
+  |
+7 |   topology: {classRef: {name: absent}, version: "1.33"}
+  |                                                 ^^^^^^
+  |
+  = note: spec.topology.version of Cluster default/one
+
+denied: Cluster default/one
 1 checked, 0 allowed, 1 denied
-";
+"#;
     assert_eq!(out, want);
 }
 
 #[test]
 fn json_results_have_the_documented_shape() {
-    let (code, out, _) = run_with_input(&["validate", "-o", "json", "-"], WRONG);
+    let (code, out, _) = run_with_input(&["validate", "-o", "json", "--format-version", "1", "-"], WRONG);
     assert_eq!(code, 1);
     let rows: Value = serde_json::from_str(&out).unwrap();
     let row = &rows[0];

@@ -42,7 +42,7 @@ const RUN_HERE: [(&str, usize); 9] = [
     ("docs/operations.md", 1),
     ("docs/provider.md", 4),
     ("docs/simulate.md", 1),
-    ("docs/validate.md", 3),
+    ("docs/validate.md", 4),
 ];
 
 /// cargo has built the binary that runs here, so the binary is typed in place of this.

@@ -21,6 +21,7 @@ mod extension_config_reference;
 mod extensions;
 mod faults;
 mod files;
+mod findings;
 mod fleet_plans;
 mod floods;
 mod forecasts;

@@ -13,7 +13,7 @@ use topologist::yaml;
 
 use crate::harness::server::command;
 
-const BUNDLES: [&str; 5] = ["aws", "azure", "docker", "in-memory", "vsphere"];
+pub const BUNDLES: [&str; 5] = ["aws", "azure", "docker", "in-memory", "vsphere"];
 
 /// What each kind of the bundle becomes.
 type Changes = BTreeMap<String, json_patch::Patch>;
@@ -110,15 +110,6 @@ impl Mistake {
         if errors != self.errors {
             let _ = writeln!(text, "  errors: {errors:#?}\n    want: {:#?}", self.errors);
         }
-        let lines = new.lines().count();
-        let has_place = |error: &Value| {
-            let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok());
-            number("line").is_some_and(|line| (1..=lines).contains(&line)) && number("column").is_some_and(|at| at > 0)
-        };
-        let all_errors = rows.iter().flat_map(|row| row["errors"].as_array().unwrap());
-        for error in all_errors.filter(|error| !has_place(error)) {
-            let _ = writeln!(text, "  without a place in the file: {error}");
-        }
         let details = messages(&rows, "errors", |error| error["detail"].as_str().unwrap().to_owned());
         let details: Vec<&String> = details.values().flatten().collect();
         for words in self.says.iter().filter(|words| !details.iter().any(|detail| detail.contains(&***words))) {
@@ -141,11 +132,20 @@ impl Mistake {
     }
 }
 
+/// The bundles of all providers with each mistake.
+pub fn mistaken_bundles() -> Vec<String> {
+    let of = |name: &&str| {
+        let bundle = bundle(name);
+        mistakes(name).iter().map(|mistake| mistake.files(&bundle).0).collect::<Vec<_>>()
+    };
+    BUNDLES.iter().flat_map(of).collect()
+}
+
 /// The rows of `validate -o json`, and what it writes to standard error.
 fn validate(new: &str, old: Option<&str>, flags: &[String]) -> (Vec<Value>, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("new.yaml"), new).unwrap();
-    let mut command = command(&["validate", "-o", "json", "new.yaml"]);
+    let mut command = command(&["validate", "-o", "json", "--format-version", "1", "new.yaml"]);
     command.current_dir(folder.path()).args(flags);
     if let Some(old) = old {
         fs::write(folder.path().join("old.yaml"), old).unwrap();

@@ -33,7 +33,7 @@ impl Folder {
 
     /// The rows of `validate -o json`: kind and name, operation, and rule and field of each error.
     fn rows(&self, arguments: &[&str]) -> Vec<(String, String, Vec<String>)> {
-        let (_, out, err) = self.run(&[&["validate", "-o", "json"], arguments].concat(), &[]);
+        let (_, out, err) = self.run(&[&["validate", "-o", "json", "--format-version", "1"], arguments].concat(), &[]);
         let rows: Vec<Value> = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let error =
@@ -90,7 +90,8 @@ fn a_version_change_is_checked_against_the_objects_in_the_files() {
     assert!(code == 0 && !out.contains("not checked"), "{out}");
     let (code, out, _) = folder.run(&[&arguments[..], &["--world", "upgrading.yaml"]].concat(), &[]);
     let error = "KubeadmControlPlane default/one-x is upgrading to v1.33.0: v1.32.0 runs in it";
-    assert!(code == 1 && out.contains("error UPG-011: spec.topology.version") && out.contains(error), "{out}");
+    assert!(code == 1 && out.contains("error[UPG-011]: ") && out.contains(error), "{out}");
+    assert!(out.contains("note: spec.topology.version of Cluster default/one\n"), "{out}");
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn objects_in_both_sets_of_files_are_updates() {
     assert_eq!(rows, [row("ClusterClass/base", "UPDATE", &[]), row("Cluster/one", "UPDATE", &[version])]);
     let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml", "--old", "old.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
-    assert!(out.starts_with("new.yaml:1: Cluster default/one: update denied\n"), "{out}");
+    assert!(out.contains("\ndenied: update of Cluster default/one\n"), "{out}");
     let rows = folder.rows(&["new.yaml", "--world", "class.yaml"]);
     assert_eq!(rows, [row("Cluster/one", "CREATE", &[])], "without old files it is a create");
 }
@@ -114,9 +115,10 @@ fn repeated_keys_are_warned_about() {
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
     let message = "the key \"version\" is repeated on line 9; only the last value is used";
     let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml"], &[]);
-    assert!(code == 0 && out.contains(&format!("warning: {message}")), "{out}");
+    assert!(code == 0 && out.contains(&format!("warning[DEC-32]: {message}\n --> new.yaml:9:5\n")), "{out}");
     let (code, out, _) = folder.run(&["validate", "--strict", "new.yaml", "--world", "class.yaml"], &[]);
-    assert!(code == 1 && out.contains(&format!("error DEC-32: []: Duplicate value: \"version\": {message}")), "{out}");
+    let error = format!("error[DEC-32]: Duplicate value: \"version\": {message}\n --> new.yaml:9:14\n");
+    assert!(code == 1 && out.contains(&error), "{out}");
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn a_misspelled_class_name_gets_the_closest_one() {
     let message = format!("ClusterClass default/bsae was not found; {hint}\n");
     for (arguments, code, words) in [
         (&["validate", "near.yaml"][..], 0, format!("Create it before this Cluster is used; {hint}\n")),
-        (&["render", "near.yaml"], 1, format!("topologist: Cluster default/one: {message}")),
+        (&["render", "near.yaml"], 1, format!("error[DEC-68]: the topology cannot be computed: {message}")),
         (
             &["plan", "--from", "near.yaml", "--to", "near.yaml"],
             1,
@@ -240,7 +242,7 @@ fn objects_only_in_the_old_files_are_deletions() {
     assert_eq!(rows, [denied], "a Cluster of the world uses it");
     let (code, out, _) = folder.run(&["validate", "/dev/null", "--old", "class.yaml", "--old", "cluster.yaml"], &[]);
     assert_eq!(code, 0, "both go: {out}");
-    assert!(out.contains("class.yaml:1: ClusterClass default/base: deletion allowed\n"), "{out}");
+    assert!(out.starts_with("allowed: deletion of ClusterClass default/base, deletion of Cluster"), "{out}");
 }
 
 #[test]
@@ -285,7 +287,7 @@ fn errors_have_the_line_and_column_of_their_field() {
     let json = "{\"apiVersion\": \"cluster.x-k8s.io/v1beta2\", \"kind\": \"Cluster\",\n \"metadata\": {\"name\": \"two\"}, \
                 \"spec\": {\"topology\": {\"classRef\": {\"name\": \"base\"},\n  \"version\": \"v1\"}}}\n";
     let folder = Folder::new(&[("one.yaml", text), ("two.json", json)]);
-    let (code, out, _) = folder.run(&["validate", "-o", "json", "one.yaml", "two.json"], &[]);
+    let (code, out, _) = folder.run(&["validate", "-o", "json", "--format-version", "1", "one.yaml", "two.json"], &[]);
     assert_eq!(code, 1, "{out}");
     let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
     let places = |row: &Value| -> Vec<(String, u64, u64)> {
@@ -310,9 +312,9 @@ fn names_of_the_other_version_are_one_error() {
     let old_names = class.replace("templateRef:", "ref:");
     assert!(class.contains("v1beta2") && class != old_names, "{class}");
     let folder = Folder::new(&[("class.yaml", &old_names)]);
-    let (code, out, _) = folder.run(&["validate", "class.yaml"], &[]);
+    let (code, out, _) = folder.run(&["validate", "-o", "short", "class.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
-    let errors: Vec<_> = out.lines().filter(|line| line.starts_with("  error ")).collect();
+    let errors: Vec<_> = out.lines().filter(|line| line.contains(": error[") || line.contains("warning")).collect();
     assert_eq!(errors.len(), 1, "{out}");
     let fields = "spec.controlPlane.ref, spec.infrastructure.ref";
     assert!(errors[0].contains("these fields belong to v1beta1, and the file says v1beta2"), "{out}");
@@ -326,7 +328,7 @@ fn a_version_that_no_server_has_is_a_warning() {
         .replace("classRef: {name: base}", "class: base");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", &cluster)]);
     let (_, out, _) = folder.run(&["validate", "class.yaml", "cluster.yaml"], &[]);
-    assert!(out.contains("warning: no API server serves cluster.x-k8s.io/v1alpha4 any more"), "{out}");
+    assert!(out.contains("warning[DEC-32]: no API server serves cluster.x-k8s.io/v1alpha4 any more"), "{out}");
 }
 
 #[test]
@@ -345,7 +347,7 @@ fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
     assert_eq!(code, 0, "{out}");
     assert!(
         out.contains(
-            "warning: spec.variables: variable \"size\" cannot be removed because Clusters set it: default/one"
+            "warning[DEC-1]: variable \"size\" cannot be removed because Clusters set it: default/one\n --> new.yaml:7:3\n"
         ),
         "{out}"
     );
@@ -368,9 +370,10 @@ fn deprecated_values_are_warned_about_and_denied_where_they_are_new() {
         ("set.yaml", &format!("{CLUSTER}{set}")),
         ("other.yaml", &format!("{CLUSTER}{other}")),
     ]);
-    let warning = "  warning: spec.topology.variables[image].value.mirror: deprecated: use registries\n";
-    let error =
-        "  error VAR-V-040: spec.topology.variables[image].value.mirror: Forbidden: deprecated: use registries\n";
+    let field = "Cluster default/one: spec.topology.variables[image].value.mirror";
+    let warning = format!("set.yaml:8:47: warning[VAR-V-040]: {field}: deprecated: use registries\n");
+    let error = format!("set.yaml:8:39: error[VAR-V-040]: {field}: Forbidden: deprecated: use registries\n");
+    let (warning, error) = (&*warning, &*error);
     let deny = "--deprecated=deny";
     for (case, arguments, want, shown) in [
         ("a create", &["set.yaml"][..], 0, warning),
@@ -381,7 +384,8 @@ fn deprecated_values_are_warned_about_and_denied_where_they_are_new() {
         ("an update that removes it", &["other.yaml", "--old", "set.yaml", deny], 0, ""),
         ("warnings are not wanted", &["set.yaml", "--fail-on-warnings"], 1, warning),
     ] {
-        let (code, out, _) = folder.run(&[&["validate", "--world", "class.yaml"], arguments].concat(), &[]);
+        let (code, out, _) =
+            folder.run(&[&["validate", "-o", "short", "--world", "class.yaml"], arguments].concat(), &[]);
         assert_eq!(code, want, "{case}: {out}");
         assert_eq!(out.lines().count(), if shown.is_empty() { 2 } else { 3 }, "{case}: {out}");
         assert!(out.contains(shown) && !out.contains("a77"), "{case}: {out}");
@@ -390,9 +394,10 @@ fn deprecated_values_are_warned_about_and_denied_where_they_are_new() {
     let many: String = (0..30).map(|i| format!("p{i:02}: x, ")).collect();
     fs::write(folder.path("set.yaml"), format!("{CLUSTER}    variables: [{{name: proxies, value: {{{many}}}}}]\n"))
         .unwrap();
-    let (_, out, _) = folder.run(&["validate", "set.yaml", "--world", "class.yaml"], &[]);
-    assert_eq!(out.matches("warning: ").count(), 21, "{out}");
-    assert!(out.contains("[proxies].value.p19: deprecated\n  warning: and 10 more deprecated values\n"), "{out}");
+    let (_, out, _) = folder.run(&["validate", "-o", "short", "set.yaml", "--world", "class.yaml"], &[]);
+    assert_eq!(out.matches("warning[VAR-V-040]: ").count(), 21, "{out}");
+    assert!(out.contains("[proxies].value.p19: deprecated\n"), "{out}");
+    assert!(out.contains("Cluster default/one: and 10 more deprecated values\n"), "{out}");
 }
 
 #[test]
@@ -436,8 +441,9 @@ fn passwords_are_not_shown() {
     ] {
         let cluster = format!("{CLUSTER}    variables: {value}\n");
         let folder = Folder::new(&[("class.yaml", &class), ("cluster.yaml", &cluster)]);
-        for output in [&["validate"][..], &["validate", "-o", "json"], &["default"]] {
-            let (code, out, err) = folder.run(&[output, &["class.yaml", "cluster.yaml"]].concat(), &[]);
+        for output in ["text", "short", "json", "sarif", "junit", "github", "markdown", "default"] {
+            let command = if output == "default" { vec!["default"] } else { vec!["validate", "-o", output] };
+            let (code, out, err) = folder.run(&[&command[..], &["class.yaml", "cluster.yaml"]].concat(), &[]);
             assert_eq!(code, 1, "{value}");
             assert!(!out.contains("77") && !err.contains("77"), "{value}: {out}{err}");
         }
@@ -450,7 +456,8 @@ fn repeated_objects_are_warned_about() {
     let folder = Folder::new(&[("a.yaml", &class(SIZE)), ("b.yaml", &other), ("cluster.yaml", CLUSTER)]);
     let (code, out, _) = folder.run(&["validate", "a.yaml", "b.yaml", "--old", "a.yaml"], &[]);
     assert_eq!(code, 0, "{out}");
-    let want = "a.yaml:1: ClusterClass default/base: update allowed\n  warning: the same object is defined again at b.yaml:1; other objects are validated against that one\nb.yaml:1: ClusterClass default/base: update allowed\n";
+    let want = "warning[DEC-32]: the same object is defined again at b.yaml:1; other objects are validated against that \
+                one\n --> a.yaml:1:1\n";
     assert!(out.starts_with(want), "{out}");
     let (_, out, _) = folder.run(&["default", "a.yaml", "b.yaml", "cluster.yaml"], &[]);
     assert!(!out.contains("name: size\n      value"), "by the second one size has no default: {out}");
@@ -465,11 +472,10 @@ fn the_api_schema_is_enforced_in_the_version_of_the_file() {
     let required = "CL-D-003 FieldValueRequired spec.topology.classRef.name";
     let schema = ["DEC-32 FieldValueInvalid metadata.name", "DEC-32 FieldValueInvalid spec.topology.class"];
     assert_eq!(folder.rows(&["cluster.yaml"])[0].2, [&[required], &schema[..]].concat());
-    let (_, out, _) = folder.run(&["validate", "cluster.yaml"], &[]);
-    assert!(
-        out.contains("  warning: unknown field spec.topology.controlPlane.replica, which the API server drops\n"),
-        "{out}"
-    );
+    let (_, out, _) = folder.run(&["validate", "-o", "short", "cluster.yaml"], &[]);
+    let unknown = "cluster.yaml:8:20: warning[DEC-32]: Cluster default/One: spec.topology.controlPlane.replica: unknown \
+                   field, which the API server drops\n";
+    assert!(out.contains(unknown), "{out}");
     let strict = "DEC-32 FieldValueForbidden spec.topology.controlPlane.replica";
     assert_eq!(folder.rows(&["cluster.yaml", "--strict"])[0].2, [&[required], &schema[..], &[strict]].concat());
     assert_eq!(folder.run(&["validate", "--strict", "fine.yaml", "class.yaml"], &[]).0, 0);
@@ -480,8 +486,14 @@ fn warnings_fail_with_fail_on_warnings() {
     let folder = Folder::new(&[("cluster.yaml", CLUSTER)]);
     let (code, out, _) = folder.run(&["validate", "cluster.yaml"], &[]);
     assert_eq!(code, 0, "{out}");
-    assert!(out.contains("warning: ClusterClass default/base does not exist"), "{out}");
-    assert_eq!(folder.run(&["validate", "--fail-on-warnings", "cluster.yaml"], &[]).0, 1);
+    assert!(out.contains("warning[CL-V-052]: ClusterClass default/base does not exist"), "{out}");
+    for flags in [&["--fail-on-warnings"][..], &["--fail-on", "warning"]] {
+        assert_eq!(folder.run(&[&["validate", "cluster.yaml"], flags].concat(), &[]).0, 1, "{flags:?}");
+    }
+    assert_eq!(folder.run(&["validate", "--fail-on", "error", "cluster.yaml"], &[]).0, 0);
+    assert_eq!(folder.run(&["validate", "-q", "cluster.yaml"], &[]), (0, String::new(), String::new()));
+    let (code, out, err) = folder.run(&["validate", "-q", "--fail-on", "warning", "cluster.yaml"], &[]);
+    assert!(code == 1 && out.starts_with("warning[CL-V-052]: ") && !out.contains("checked"), "{out}{err}");
 }
 
 #[test]
@@ -492,16 +504,15 @@ fn variables_of_templates_are_named_or_resolved() {
         .replace("spec:\n", "  annotations: {script: '$${VERSION} ${#a}'}\nspec:\n")
         .replace("metadata: {name: ${NAME:=one}}\n", "metadata:\n  name: ${NAME:=one}\n");
     let folder = Folder::new(&[("cluster.yaml", &template), ("class.yaml", &class(SIZE))]);
-    let (code, out, _) = folder.run(&["validate", "cluster.yaml", "class.yaml"], &[]);
+    let (code, out, _) = folder.run(&["validate", "-o", "short", "cluster.yaml", "class.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
     for line in [
-        "metadata.name holds the variable ${NAME}, which is not substituted: use --env NAME to take it from the \
-         environment",
-        "spec.topology.version holds the variable ${VERSION}, which is not substituted",
+        "metadata.name: the variable ${NAME} is not substituted: use --env NAME to take it from the environment",
+        "spec.topology.version: the variable ${VERSION} is not substituted",
     ] {
         assert!(out.contains(line), "{line:?} is missing in {out}");
     }
-    assert!(!out.contains("script holds"), "{out}");
+    assert!(!out.contains("script: the variable"), "{out}");
     let named = ["validate", "--env", "VERSION", "cluster.yaml", "class.yaml"];
     let (code, out, _) = folder.run(&named, &[("VERSION", "v1.33.0")]);
     assert_eq!(code, 0, "{out}");
@@ -561,15 +572,15 @@ fn nothing_is_written_when_an_object_is_denied() {
     let (code, out, err) = folder.run(&["default", "class.yaml", "cluster.yaml"], &[]);
     assert_eq!((code, &*out), (1, ""));
     assert!(
-        err.starts_with(
-            "cluster.yaml:1: Cluster default/one: denied\n  error VAR-V-020: spec.topology.variables[size].value"
-        ),
+        err.starts_with("error[VAR-V-020]: Invalid value: \"5\": must be of type string")
+            && err.contains(" --> cluster.yaml:8:37\n")
+            && err.contains(" = note: spec.topology.variables[size].value of Cluster default/one\n"),
         "{err}"
     );
     let folder = Folder::new(&[("cluster.yaml", "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nspec: 5\n")]);
     let (code, out, err) = folder.run(&["default", "cluster.yaml"], &[]);
     assert_eq!((code, &*out), (1, ""));
-    assert!(err.contains("error ADM-003: the object does not decode: spec"), "{err}");
+    assert!(err.contains("error[ADM-003]: the object does not decode: spec"), "{err}");
 }
 
 #[test]

@@ -287,7 +287,7 @@ fn the_contract_of_a_definition_without_a_label_is_assumed() {
     };
     let crds = crds.display().to_string();
     let (code, out, err) = render(&["--crds", &crds]);
-    assert_eq!((code, err), (0, format!("topologist: Cluster default/memo: {message}")));
+    assert!(code == 0 && err.starts_with(&format!("warning[DEC-68]: {message}")), "{err}");
     assert_eq!(out, render(&[]).1, "as without the definition");
     let before = bundle("in-memory");
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
@@ -326,16 +326,21 @@ fn variables_of_an_extension_are_not_known_in_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.yaml");
     fs::write(&file, &after).unwrap();
-    let run = |name: &str| {
-        let output = command(&[name]).arg(&file).output().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = command(arguments).arg(&file).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     };
-    let (code, out, err) = run("render");
-    assert!(code == 0 && out.contains("kind: MachineDeployment"), "{err}");
-    assert!(err.contains(&format!("topologist: Cluster default/shed: incomplete: {reason}\n")), "{err}");
-    let (code, out, _) = run("validate");
-    assert!(code == 0 && out.contains(&format!("  warning: {reason}\n")), "{out}");
+    let (code, out, err) = run(&["render"]);
+    assert!(code == 1 && out.contains("kind: MachineDeployment"), "{err}");
+    assert!(err.contains(&format!("warning[DEC-5]: incomplete: {reason}\n")), "{err}");
+    let unanswered =
+        "[PE-23]: not complete: patch \"remote\": GeneratePatches of generate.remote could not be called\n";
+    assert!(err.contains(&format!("error{unanswered}")), "{err}");
+    let (code, incomplete, err) = run(&["render", "--incomplete"]);
+    assert!(code == 0 && incomplete == out && err.contains(&format!("warning{unanswered}")), "{err}");
+    let (code, out, _) = run(&["validate"]);
+    assert!(code == 0 && out.contains(&format!("warning[DEC-5]: {reason}\n")), "{out}");
     assert!(!out.contains("not reconciled"), "{out}");
     let (code, message) = plan(&before, &set("[4]"), &[]);
     assert!(

@@ -62,7 +62,7 @@ fn printed(new: &[Value], old: &[Value], flags: &[&str]) -> (String, Vec<Value>,
     write("new.json", new).unwrap();
     write("old.json", old).unwrap();
     let run = |output: &str| {
-        let mut command = command(&["validate", "-o", output, "new.json"]);
+        let mut command = command(&["validate", "-o", output, "--format-version", "1", "new.json"]);
         command.current_dir(folder.path()).args(flags);
         if !old.is_empty() {
             command.args(["--old", "old.json"]);

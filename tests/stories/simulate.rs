@@ -363,7 +363,7 @@ fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
         (&["a.yaml", "--timings", "absent"], 2, "cannot read absent (--timings)"),
         (&["a.yaml", "--timings", "timings.yaml"], 2, "unknown field `infra`"),
         (&["a.yaml", "--html", "none/page.html"], 2, "cannot write none/page.html (--html)"),
-        (&["a.yaml", "--to", "older.yaml"], 1, "denied: "),
+        (&["a.yaml", "--to", "older.yaml"], 1, "error[UPG-005]: "),
     ] {
         let outcome = story.run(arguments);
         assert_eq!(outcome.code, code, "{arguments:?}: {}", outcome.err);

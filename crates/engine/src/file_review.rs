@@ -21,13 +21,16 @@ use golang::json;
 use golang::yaml::RepeatedKey;
 use model::crd;
 use model::hub::contract::definition_name;
-use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, paths};
 use model::variables;
 use model::wire::conversion::{KindVersions, convert};
 use model::wire::manifest::Manifest;
 use model::wire::{Decode, WireVersion, as_hub_json};
 use model::world::{Facts, Found, ObjectSet};
-use schema::field::{ErrorKind, FieldError, Findings, Path};
+use schema::field::{ErrorKind, FieldError, Findings, Path, RuleId, Warning};
+
+/// The rule about objects in files: their API schema, unknown fields, repeated keys.
+const FILE_RULE: RuleId = "DEC-32";
 
 /// An object and its file.
 #[derive(Clone, Debug)]
@@ -75,7 +78,7 @@ impl StoredManifest {
     }
 
     /// The class that a Cluster names.
-    fn class_key(&self) -> Option<ObjectKey> {
+    pub fn class_key(&self) -> Option<ObjectKey> {
         let is_cluster = self.kind == Kind::Cluster;
         is_cluster.then(|| Cluster::decode(self.version, &self.text).ok()?.class_key()).flatten()
     }
@@ -225,7 +228,7 @@ impl<'a> ReviewSubject<'a> {
         facts: &Arc<Facts>,
         settings: &AdmissionSettings,
         unknown_fields: UnknownFields,
-        remarks: impl FnOnce(&Value) -> Vec<String>,
+        remarks: impl FnOnce(&Value) -> Vec<Warning>,
     ) -> ObjectReview {
         let mut verdict = match self.decode_request(Phase::Validate) {
             Some(Ok(request)) => request.settle(facts, settings),
@@ -236,35 +239,44 @@ impl<'a> ReviewSubject<'a> {
         let class = self.new.as_ref().and_then(StoredManifest::class_key);
         let (mut found, mut misplaced) = (Findings::default(), Vec::new());
         let again = |place: &String| {
-            format!("the same object is defined again at {place}; other objects are validated against that one")
+            let text = "other objects are validated against that one";
+            Warning::new(FILE_RULE, format!("the same object is defined again at {place}; {text}"))
         };
-        let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
-        warnings.extend(class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts)));
+        let mut warnings: Vec<Warning> = self.repeated_at.iter().map(again).collect();
+        let unknown = class.into_iter().flat_map(|class| explanations::unknown_variables(&class, facts));
+        let path = || Path::new(paths::cluster::TOPOLOGY_VARIABLES);
+        warnings.extend(unknown.map(|text| Warning::new("DEC-5", text).about(path())));
         if self.new.as_ref().is_some_and(|new| new.version == WireVersion::V1Alpha4) {
-            warnings.push(format!(
+            let text = format!(
                 "no API server serves {GROUP}/v1alpha4 any more; it is read as v1beta1: change apiVersion to \
                  {GROUP}/v1beta1 or {GROUP}/v1beta2"
-            ));
+            );
+            warnings.push(Warning::new(FILE_RULE, text).about(Path::new("apiVersion")));
         }
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
             for DroppedField { field, reaction, is_misplaced } in dropped(self.kind, new.version, &value, &mut found) {
                 match unknown_fields {
-                    UnknownFields::Deny => drop(found.run("DEC-32", |found| {
+                    UnknownFields::Deny => drop(found.run(FILE_RULE, |found| {
                         found.forbidden(Path::ROOT.child(&field), format!("unknown field, {reaction}"));
                     })),
-                    UnknownFields::Warn => warnings.push(format!("unknown field {field}, {reaction}")),
+                    UnknownFields::Warn => {
+                        let text = format!("{field}: unknown field, {reaction}");
+                        warnings.push(Warning::new(FILE_RULE, text).about_key(Path::ROOT.child(&field)));
+                    }
                 }
                 misplaced.extend(is_misplaced.then_some(field));
             }
             warnings.extend(remarks(&value));
         }
-        for RepeatedKey { line, key } in &self.loaded.repeated {
+        for RepeatedKey { line, key, path } in &self.loaded.repeated {
             let detail = format!("the key {key:?} is repeated on line {line}; only the last value is used");
             match unknown_fields {
-                UnknownFields::Deny => drop(found.run("DEC-32", |found| {
-                    found.error(ErrorKind::Duplicate, Path::ROOT, &**key, detail);
+                UnknownFields::Deny => drop(found.run(FILE_RULE, |found| {
+                    found.error(ErrorKind::Duplicate, Path::ROOT.child(path), &**key, detail);
                 })),
-                UnknownFields::Warn => warnings.push(detail),
+                UnknownFields::Warn => {
+                    warnings.push(Warning::new(FILE_RULE, detail).about_key(Path::ROOT.child(path)));
+                }
             }
         }
         ObjectReview { schema: found.into_parts().0, warnings, verdict, misplaced }
@@ -300,7 +312,7 @@ pub struct ObjectReview {
     /// Errors of its API schema (DEC-32).
     pub schema: Vec<FieldError>,
     /// Warnings besides those of the verdict.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     pub verdict: Verdict,
     /// Unknown fields that the other version has, under another name than the version of the object.
     pub misplaced: Vec<String>,
@@ -396,7 +408,7 @@ mod tests {
     fn loaded(file: &str, value: &Value) -> LoadedObject {
         let document = YamlDocument { line: 1, value: value.clone(), ..YamlDocument::default() };
         let manifest = manifest::objects(document).unwrap().remove(0);
-        let repeated = vec![RepeatedKey { line: 3, key: "paused".to_owned() }];
+        let repeated = vec![RepeatedKey { line: 3, key: "paused".to_owned(), path: "spec.paused".to_owned() }];
         LoadedObject { file: file.to_owned(), manifest, repeated }
     }
 
@@ -414,18 +426,21 @@ mod tests {
         let cluster = cluster(&json!({"unknown": true, "paused": true}));
         let subject = ReviewSubject::new(&cluster, Kind::Cluster, None);
         let judge = |unknown_fields| {
-            let remarks = |_: &Value| vec!["a remark".to_owned()];
+            let remarks = |_: &Value| vec![Warning::new("DEC-33", "a remark")];
             let review = subject.judge(&Arc::default(), &AdmissionSettings::default(), unknown_fields, remarks);
-            (review.schema.iter().map(|error| error.path.to_string()).collect::<Vec<_>>(), review.warnings)
+            let warnings = review.warnings.iter().map(|warning| format!("{}: {}", warning.path, warning.detail()));
+            let errors = review.schema.iter().map(|error| error.path.to_string());
+            (errors.collect::<Vec<_>>(), warnings.collect::<Vec<_>>())
         };
         let repeated = "the key \"paused\" is repeated on line 3; only the last value is used";
         let (errors, warnings) = judge(UnknownFields::Warn);
         assert_eq!(errors, Vec::<String>::new());
-        assert_eq!(warnings, ["unknown field spec.unknown, which the API server drops", "a remark", repeated]);
+        let unknown = "spec.unknown: unknown field, which the API server drops";
+        assert_eq!(warnings, [unknown, "[]: a remark", &format!("spec.paused: {repeated}")]);
         let (errors, warnings) = judge(UnknownFields::Deny);
         assert_eq!(
             (errors, warnings),
-            (vec!["spec.unknown".to_owned(), Path::ROOT.to_string()], vec!["a remark".to_owned()])
+            (vec!["spec.unknown".to_owned(), "spec.paused".to_owned()], vec!["[]: a remark".to_owned()])
         );
     }
 
@@ -436,7 +451,7 @@ mod tests {
         subject.repeat(&LoadedObject { file: "b.yaml".to_owned(), ..second });
         let review = subject.judge(&Arc::default(), &AdmissionSettings::default(), UnknownFields::Warn, |_| Vec::new());
         let want = "the same object is defined again at b.yaml:1; other objects are validated against that one";
-        assert_eq!(review.warnings[0], want);
+        assert_eq!(review.warnings[0].text, want);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub mod origin;
 pub mod ownership;
 pub mod patches;
 pub mod plan;
+pub mod problems;
 pub mod refusals;
 pub mod rollout_record;
 pub mod rotations;

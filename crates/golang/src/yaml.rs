@@ -47,6 +47,8 @@ pub struct YamlError {
 pub struct RepeatedKey {
     pub line: usize,
     pub key: String,
+    /// The path of the key in the document, such as `spec.paused`; empty if it is very long.
+    pub path: String,
 }
 
 /// A single text as Go's `yaml.Unmarshal` and its conversion to JSON read it: the first document only, and null when

@@ -17,7 +17,8 @@ mod plain;
 
 pub use closest::closest;
 pub use error::{
-    ErrorKind, ErrorValue, FieldError, Findings, RuleId, Warning, a_few, chain, counted, enumerated, join, shortened,
+    ErrorKind, ErrorValue, FieldError, FieldPart, Findings, RuleId, Warning, a_few, chain, counted, enumerated, join,
+    shortened,
 };
 pub use level::Level;
 pub use path::{Path, lengthen, point};

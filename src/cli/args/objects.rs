@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::object_key;
-use super::{CeilingFlag, InputFlags, ObjectFormat, OutputFormat, RuleFlags, extensions};
+use super::{CeilingFlag, FindingFlags, InputFlags, ObjectFindingFlags, ObjectFormat, RuleFlags, extensions};
 use model::hub::ObjectKey;
 
 /// `validate`
@@ -24,12 +24,11 @@ pub struct ValidateArgs {
     /// Deny fields that the API server would drop, instead of warning.
     #[arg(long)]
     pub strict: bool,
-    /// Exit with code 1 if there are warnings.
-    #[arg(long)]
-    pub fail_on_warnings: bool,
-    /// Output format.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub findings: FindingFlags,
+    /// Version of the JSON format. Version 1 will be removed in the next release.
+    #[arg(long, value_name = "VERSION", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub format_version: u8,
     #[command(flatten)]
     pub rules: RuleFlags,
     #[command(flatten)]
@@ -48,6 +47,8 @@ pub struct DefaultArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: ObjectFormat,
     #[command(flatten)]
+    pub findings: ObjectFindingFlags,
+    #[command(flatten)]
     pub rules: RuleFlags,
 }
 
@@ -60,6 +61,9 @@ pub struct RenderArgs {
     /// Render this Cluster only.
     #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
     pub cluster: Option<ObjectKey>,
+    /// Accept topologies without the patches of extensions that could not be called.
+    #[arg(long)]
+    pub incomplete: bool,
     #[command(flatten)]
     pub input: InputFlags,
     #[command(flatten)]
@@ -67,6 +71,8 @@ pub struct RenderArgs {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: ObjectFormat,
+    #[command(flatten)]
+    pub findings: ObjectFindingFlags,
     #[command(flatten)]
     pub rules: RuleFlags,
 }

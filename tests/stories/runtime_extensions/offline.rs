@@ -12,7 +12,7 @@ use crate::harness::server::command;
 
 const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 /// What is said of a format that the definition of the extension does not allow.
-const REFUSED: &str = "VAR-V-025: spec.topology.variables[format].value: Unsupported value";
+const REFUSED: &str = "error[VAR-V-025]: Unsupported value: ";
 
 /// A folder with the embedded class and its Cluster, and the CA of an extension.
 pub struct Folder(tempfile::TempDir);

@@ -67,7 +67,10 @@ impl Oversize {
     pub(super) fn verdict(&self, kind: Kind, as_before: bool, settings: &AdmissionSettings) -> Verdict {
         let mut found = Findings::without(settings.silenced);
         found.run("DEC-44", |found| match as_before {
-            true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
+            true => found.warn_about(
+                Path::new(self.part),
+                format!("{} {}, as before; nothing else is checked", self.part, self.reason()),
+            ),
             false => found.invalid(Path::new(self.part), "", self.reason()),
         });
         Verdict::from_findings(kind, found)

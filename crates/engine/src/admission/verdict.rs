@@ -233,7 +233,7 @@ fn would_be_error(error: &FieldError) -> Warning {
 }
 
 fn would_be_denied(rule: RuleId, text: &str) -> Warning {
-    Warning { rule, text: format!("would be denied: {}", shortened(text)) }
+    Warning::new(rule, format!("would be denied: {}", shortened(text)))
 }
 
 #[cfg(test)]
@@ -343,7 +343,7 @@ mod tests {
     fn warnings_are_given_with_every_verdict_and_patches_with_allowed_ones() {
         // ADM-006, ADM-007
         let with = |mut verdict: Verdict| {
-            verdict.warnings = vec![Warning { rule: "CL-V-052", text: "look".into() }];
+            verdict.warnings = vec![Warning::new("CL-V-052", "look")];
             let add = json!([{"op": "add", "path": "/spec/topology/version", "value": "v1.33.0"}]);
             verdict.patch = serde_json::from_value(add).unwrap();
             json(&verdict)["response"].clone()

@@ -107,7 +107,7 @@ impl SizeVerdict {
     }
 
     fn warned(text: String) -> Self {
-        SizeVerdict { denial: None, warnings: vec![Warning { rule: RULE, text }] }
+        SizeVerdict { denial: None, warnings: vec![Warning::new(RULE, text)] }
     }
 }
 

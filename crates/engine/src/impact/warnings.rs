@@ -207,7 +207,7 @@ pub fn with_refusals(mut warnings: Vec<Warning>, checks: &Checks) -> Vec<Warning
     if refusals.len() > texts.len() {
         texts.push(format!("the API server would refuse {} more fields", refusals.len() - texts.len()));
     }
-    warnings.extend(texts.into_iter().map(|text| Warning { rule: RULE_OF_SCHEMAS, text }));
+    warnings.extend(texts.into_iter().map(|text| Warning::new(RULE_OF_SCHEMAS, text)));
     warnings
 }
 
@@ -292,7 +292,7 @@ fn within(texts: impl Iterator<Item = String>) -> Vec<Warning> {
         length += text.len();
         kept.push(text.clone());
     }
-    kept.into_iter().map(|text| Warning { rule: RULE, text }).collect()
+    kept.into_iter().map(|text| Warning::new(RULE, text)).collect()
 }
 
 #[cfg(test)]
@@ -323,7 +323,7 @@ mod tests {
 
     fn texts(refusals: Vec<RefusedField>, before: usize) -> Vec<String> {
         let checks = Checks { refusals, ..Checks::default() };
-        let before = (0..before).map(|_| Warning { rule: RULE, text: "w".repeat(100) }).collect();
+        let before = (0..before).map(|_| Warning::new(RULE, "w".repeat(100))).collect();
         with_refusals(before, &checks).into_iter().map(|warning| warning.text).collect()
     }
 

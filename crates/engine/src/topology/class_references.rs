@@ -2,27 +2,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::hub::{ClusterClassSpec, TemplateRef, contract};
+use model::hub::{ClusterClassSpec, TemplateRef, contract, paths};
 
 /// The templates of a class, each once: infrastructure, control plane and its machines, then for each class of workers
 /// bootstrap and infrastructure (CCR-03). They are read and reported in the version of the reference (DEC-30).
 pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
+    located_references(spec).into_iter().map(|(_, reference)| reference).collect()
+}
+
+/// [`references`], each with the path of the first part of the class that has it.
+pub fn located_references(spec: &ClusterClassSpec) -> Vec<(String, &TemplateRef)> {
     let control_plane = &spec.control_plane;
     let mut all = vec![
-        &spec.infrastructure.template_ref,
-        &control_plane.template_ref,
-        &control_plane.machine_infrastructure.template_ref,
+        (paths::cluster_class::INFRASTRUCTURE_TEMPLATE.to_owned(), &spec.infrastructure.template_ref),
+        (paths::cluster_class::CONTROL_PLANE_TEMPLATE.to_owned(), &control_plane.template_ref),
+        (
+            paths::cluster_class::CONTROL_PLANE_MACHINES_TEMPLATE.to_owned(),
+            &control_plane.machine_infrastructure.template_ref,
+        ),
     ];
-    for class in &spec.workers.machine_deployments {
-        all.extend([&class.bootstrap.template_ref, &class.infrastructure.template_ref]);
+    let mut add_workers = |list: &str, position: usize, bootstrap, infrastructure| {
+        all.push((format!("{list}[{position}].bootstrap.templateRef"), bootstrap));
+        all.push((format!("{list}[{position}].infrastructure.templateRef"), infrastructure));
+    };
+    for (position, class) in spec.workers.machine_deployments.iter().enumerate() {
+        let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+        add_workers(paths::cluster_class::MACHINE_DEPLOYMENTS, position, bootstrap, infrastructure);
     }
-    for class in &spec.workers.machine_pools {
-        all.extend([&class.bootstrap.template_ref, &class.infrastructure.template_ref]);
+    for (position, class) in spec.workers.machine_pools.iter().enumerate() {
+        let (bootstrap, infrastructure) = (&class.bootstrap.template_ref, &class.infrastructure.template_ref);
+        add_workers(paths::cluster_class::MACHINE_POOLS, position, bootstrap, infrastructure);
     }
-    let mut distinct: Vec<&TemplateRef> = Vec::new();
-    for reference in all {
-        if reference.is_defined() && !distinct.contains(&reference) {
-            distinct.push(reference);
+    let mut distinct: Vec<(String, &TemplateRef)> = Vec::new();
+    for (path, reference) in all {
+        if reference.is_defined() && distinct.iter().all(|(_, known)| *known != reference) {
+            distinct.push((path, reference));
         }
     }
     distinct
@@ -126,6 +140,15 @@ mod tests {
         }));
         let seen: Vec<_> = references(&spec).iter().map(|r| format!("{}/{}", r.kind, r.name)).collect();
         assert_eq!(seen, ["IC/ic", "CP/cp", "M/cp", "B/a", "M/b", "B/p"]);
+        let paths: Vec<String> = located_references(&spec).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(
+            paths[3..],
+            [
+                "spec.workers.machineDeployments[0].bootstrap.templateRef",
+                "spec.workers.machineDeployments[1].infrastructure.templateRef",
+                "spec.workers.machinePools[0].bootstrap.templateRef",
+            ]
+        );
         assert!(references(&ClusterClassSpec::default()).is_empty());
     }
 

@@ -69,6 +69,13 @@ impl RefusedField {
         }
     }
 
+    /// The kind of the object, its field and the problem, without the name, which the origin does not know.
+    pub fn problem(&self) -> String {
+        let RefusedField { kind, field, detail, .. } = self;
+        let field = if field.is_empty() { String::new() } else { format!(": {field}") };
+        format!("{kind}{field}: {detail}")
+    }
+
     /// Whether webhooks of the provider may fix the problem: they run after the API server has checked the types of
     /// fields, and before it checks required fields.
     pub fn may_be_completed(&self) -> bool {

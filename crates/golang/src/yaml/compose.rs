@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_saphyr::granit_parser::{
     Event, Options, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag, YamlVersion,
@@ -62,28 +63,68 @@ impl<'a> Tree<'a> {
     }
 }
 
+/// Maximum length of a path, in bytes. A longer one is left out.
+const LONGEST_PATH: usize = 4096;
+
 /// Maximum number of repeated keys that are reported.
 const REPEATED: usize = 100;
+
+/// A step of a path from the root of a tree.
+enum Step<'t> {
+    Key(&'t str),
+    Item(usize),
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Key(name) => write!(f, ".{name}"),
+            Step::Item(position) => write!(f, "[{position}]"),
+        }
+    }
+}
 
 impl Tree<'_> {
     /// Repeated keys of mappings, in the order of the text.
     pub(super) fn repeated_keys(&self) -> Vec<RepeatedKey> {
         let mut repeated = Vec::new();
-        for node in &self.nodes {
-            let NodeContent::Mapping(entries) = &node.content else { continue };
-            let mut seen = BTreeSet::new();
-            for key in entries.iter().step_by(2).map(|key| self.node(*key)) {
-                if let NodeContent::Scalar(YamlScalar { text, .. }) = &key.content
-                    && !seen.insert(&**text)
-                    && text != "<<"
-                    && repeated.len() < REPEATED
-                {
-                    repeated.push(RepeatedKey { line: key.place.line, key: text.clone().into_owned() });
+        self.add_repeated_keys(Tree::ROOT, &mut Vec::new(), &mut repeated);
+        repeated.sort_by_key(|again| again.line);
+        repeated
+    }
+
+    /// Adds the repeated keys of a node and of all nodes in it, but not of those that an alias stands for.
+    fn add_repeated_keys<'t>(&'t self, id: NodeId, path: &mut Vec<Step<'t>>, repeated: &mut Vec<RepeatedKey>) {
+        match &self.node(id).content {
+            NodeContent::Scalar(_) | NodeContent::Alias(_) => {}
+            NodeContent::Sequence(items) => {
+                for (position, item) in items.iter().enumerate() {
+                    path.push(Step::Item(position));
+                    self.add_repeated_keys(*item, path, repeated);
+                    path.pop();
+                }
+            }
+            NodeContent::Mapping(entries) => {
+                let mut seen = BTreeSet::new();
+                for entry in entries.chunks_exact(2) {
+                    let key = self.node(entry[0]);
+                    let name = match &key.content {
+                        NodeContent::Scalar(YamlScalar { text, .. }) => &**text,
+                        _ => "",
+                    };
+                    path.push(Step::Key(name));
+                    let is_repeated = matches!(key.content, NodeContent::Scalar(_)) && !seen.insert(name);
+                    if is_repeated && name != "<<" && repeated.len() < REPEATED {
+                        let path: String = path.iter().map(ToString::to_string).collect();
+                        let path = path.trim_start_matches('.').to_owned();
+                        let path = if path.len() > LONGEST_PATH { String::new() } else { path };
+                        repeated.push(RepeatedKey { line: key.place.line, key: name.to_owned(), path });
+                    }
+                    self.add_repeated_keys(entry[1], path, repeated);
+                    path.pop();
                 }
             }
         }
-        repeated.sort_by_key(|again| again.line);
-        repeated
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::WireVersion;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
-use golang::yaml::{LocatedValue, Position, Positions, YamlDocument};
+use golang::yaml::{LocatedValue, Positions, YamlDocument};
 use schema::field::closest;
 
 /// An object of a file.
@@ -17,6 +17,8 @@ pub struct Manifest {
     pub kind: String,
     pub key: ObjectKey,
     pub value: Value,
+    /// The object as the file has it, if the value was changed afterwards.
+    written: Option<Box<Value>>,
 }
 
 /// Reason why a document is not an object.
@@ -65,7 +67,7 @@ pub fn objects(document: YamlDocument) -> Result<Vec<Manifest>, ManifestError> {
         namespace => namespace,
     };
     let key = ObjectKey::new(namespace, text(&metadata, "name"));
-    Ok(vec![Manifest { line, positions: document.positions, api_version, kind, key, value }])
+    Ok(vec![Manifest { line, positions: document.positions, api_version, kind, key, value, written: None }])
 }
 
 /// The positions of the items of a List.
@@ -119,6 +121,16 @@ fn follow<'a>(value: LocatedValue<'a>, step: PathStep<'_>) -> Option<LocatedValu
     }
 }
 
+/// A field of an object in a file.
+#[derive(Clone, Debug)]
+pub struct LocatedField<'a> {
+    pub value: LocatedValue<'a>,
+    /// Its name; `None` for the object itself and for entries of lists.
+    pub key: Option<String>,
+    /// Whether it is the field that was asked for, and not one above it.
+    pub is_exact: bool,
+}
+
 impl Manifest {
     /// The kind, if the admission rules know it; its version may be unknown.
     pub fn admitted_kind(&self) -> Option<Kind> {
@@ -151,17 +163,60 @@ impl Manifest {
         Some((Kind::from_name(name)?, format!("{}/{version}", crate::hub::GROUP)))
     }
 
-    /// The position of the key at a path, such as `spec.variables[region].value`, or of the nearest one above it that is in
-    /// the file; `None` without positions.
-    pub fn position(&self, path: &str) -> Option<Position> {
-        let mut found = self.positions.locate(&self.value)?;
+    /// The object as the file has it.
+    fn written(&self) -> &Value {
+        self.written.as_deref().unwrap_or(&self.value)
+    }
+
+    /// Keeps the object as the file has it, before its value is changed: positions are those of the file.
+    pub fn keep_written(&mut self) {
+        self.written.get_or_insert_with(|| Box::new(self.value.clone()));
+    }
+
+    /// The field at a path, such as `spec.variables[region].value`, or the nearest one above it that is in the file; `None`
+    /// without positions.
+    pub fn locate(&self, path: &str) -> Option<LocatedField<'_>> {
+        let root = self.positions.locate(self.written())?;
+        let mut found = LocatedField { value: root, key: None, is_exact: true };
         for step in PathSteps(path) {
-            match follow(found, step) {
-                Some(below) => found = below,
-                None => break,
+            match follow(found.value, step) {
+                Some(below) => {
+                    let (PathStep::Member(name) | PathStep::Entry(name)) = step;
+                    let key = found.value.value().is_object().then(|| name.to_owned());
+                    found = LocatedField { value: below, key, is_exact: true };
+                }
+                None => return Some(LocatedField { is_exact: false, ..found }),
             }
         }
-        Some(found.key_position())
+        Some(found)
+    }
+
+    /// A path with the names of patches, variables and workers in place of their positions:
+    /// `spec.patches[network].enabledIf`.
+    pub fn named_path(&self, path: &str) -> String {
+        let (mut named, mut value) = (String::with_capacity(path.len()), Some(self.written()));
+        for step in PathSteps(path) {
+            let (PathStep::Member(name) | PathStep::Entry(name)) = step;
+            let below = match value {
+                Some(Value::Array(entries)) => name.parse().ok().and_then(|position: usize| entries.get(position)),
+                Some(value) => value.get(name),
+                None => None,
+            };
+            let of = |member: &str| below?.get(member)?.as_str().filter(|name| !name.is_empty() && name.len() < 64);
+            match step {
+                PathStep::Member(name) => {
+                    named.extend((!named.is_empty()).then_some('.'));
+                    named.push_str(name);
+                }
+                PathStep::Entry(position) => {
+                    let name =
+                        if value.is_some_and(Value::is_array) { of("name").or_else(|| of("class")) } else { None };
+                    named.push_str(&format!("[{}]", name.unwrap_or(position)));
+                }
+            }
+            value = below;
+        }
+        named
     }
 
     /// Whether the file sets the namespace.
@@ -195,7 +250,7 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use golang::yaml::documents;
+    use golang::yaml::{Position, documents};
 
     fn read(text: &str) -> Result<Vec<Manifest>, ManifestError> {
         documents(text)
@@ -220,11 +275,50 @@ mod tests {
             ("[]", 4, 3),
             ("", 4, 3),
         ] {
-            assert_eq!(cluster.position(path), Some(Position { line, column }), "{path}");
+            let found = cluster.locate(path).unwrap();
+            assert_eq!(found.value.key_position(), Position { line, column }, "{path}");
         }
         let steps: Vec<_> = PathSteps("a.b[c.d/e][0].f[g").collect();
         let (member, entry) = (PathStep::Member, PathStep::Entry);
         assert_eq!(steps, [member("a"), member("b"), entry("c.d/e"), entry("0"), member("f")]);
+    }
+
+    #[test]
+    fn a_path_names_entries_of_lists() {
+        let text = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: a, labels: {\"0\": b}}\n\
+                    spec: {patches: [{name: network, definitions: [{jsonPatches: [{}]}]}, {name: \"\"}], workers: \
+                    {machineDeployments: [{class: small}]}}\n";
+        let class = &read(text).unwrap()[0];
+        for (path, want) in [
+            (
+                "spec.patches[0].definitions[0].jsonPatches[0].path",
+                "spec.patches[network].definitions[0].jsonPatches[0].path",
+            ),
+            ("spec.patches[1].enabledIf", "spec.patches[1].enabledIf"),
+            ("spec.patches[2]", "spec.patches[2]"),
+            ("spec.patches[network]", "spec.patches[network]"),
+            ("spec.workers.machineDeployments[0].class", "spec.workers.machineDeployments[small].class"),
+            ("metadata.labels[0]", "metadata.labels[0]"),
+            ("", ""),
+        ] {
+            assert_eq!(class.named_path(path), want);
+        }
+    }
+
+    #[test]
+    fn a_field_is_found_with_its_key_or_the_nearest_one_above() {
+        let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nspec:\n  list: [{name: b, value: 1}]\n";
+        let object = &read(text).unwrap()[0];
+        for (path, key, is_exact) in [
+            ("spec.list[b].value", Some("value"), true),
+            ("spec.list[0]", None, true),
+            ("spec.list[0].other", None, false),
+            ("spec.other.value", Some("spec"), false),
+            ("", None, true),
+        ] {
+            let found = object.locate(path).unwrap();
+            assert_eq!((found.key.as_deref(), found.is_exact), (key, is_exact), "{path}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl ErrorKind {
     }
 
     /// Whether the rendering includes the offending value.
-    fn shows_value(self) -> bool {
+    pub fn shows_value(self) -> bool {
         !matches!(self, ErrorKind::Required | ErrorKind::Forbidden | ErrorKind::TooLong | ErrorKind::Internal)
     }
 }
@@ -203,12 +203,48 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// The part of a field that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldPart {
+    Key,
+    Value,
+}
+
 /// A warning, which does not deny the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The rule that reports it.
     pub rule: RuleId,
+    /// The field that it is about; the root if it is about the object as a whole.
+    pub path: Path,
+    pub part: FieldPart,
+    /// The whole text, which begins with the path if that helps.
     pub text: String,
+}
+
+impl Warning {
+    /// A warning about an object as a whole.
+    pub fn new(rule: RuleId, text: impl Into<String>) -> Self {
+        Warning { rule, path: Path::ROOT, part: FieldPart::Value, text: text.into() }
+    }
+
+    /// The same, about the value of a field.
+    #[must_use]
+    pub fn about(self, path: Path) -> Self {
+        Warning { path, ..self }
+    }
+
+    /// The same, about a field that should not be there.
+    #[must_use]
+    pub fn about_key(self, path: Path) -> Self {
+        Warning { path, part: FieldPart::Key, ..self }
+    }
+
+    /// The text without the path at its beginning.
+    pub fn detail(&self) -> &str {
+        let rest = self.text.strip_prefix(self.path.as_str()).filter(|_| self.path != Path::ROOT);
+        rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.text)
+    }
 }
 
 /// Maximum number of kept errors, which bounds the size of a response.
@@ -285,13 +321,23 @@ impl Findings {
         self.push(ErrorKind::Internal, path, ErrorValue::NOTHING, detail);
     }
 
-    /// Reports a warning.
+    /// Reports a warning about the object as a whole.
     pub fn warn(&mut self, text: impl Into<String>) {
+        self.warn_about(Path::ROOT, text);
+    }
+
+    /// Reports a warning about a field; the text begins with its path.
+    pub fn warn_at(&mut self, path: &Path, detail: impl fmt::Display) {
+        self.warn_about(path.clone(), format!("{path}: {detail}"));
+    }
+
+    /// Reports a warning about a field whose path is no part of the text, or in the middle of it.
+    pub fn warn_about(&mut self, path: Path, text: impl Into<String>) {
         self.warned += 1;
         if self.is_worth_warnings() {
             let text = text.into();
             self.text += text.len();
-            self.warnings.push(Warning { rule: self.running, text });
+            self.warnings.push(Warning::new(self.running, text).about(path));
         }
     }
 
@@ -329,7 +375,7 @@ impl Findings {
     pub fn into_parts(mut self) -> (Vec<FieldError>, Vec<Warning>) {
         if let (Some(last), more @ 1..) = (self.warnings.last(), self.warned - self.warnings.len()) {
             let rule = last.rule;
-            self.warnings.push(Warning { rule, text: format!("and {more} more warnings") });
+            self.warnings.push(Warning::new(rule, format!("and {more} more warnings")));
         }
         (self.errors, self.warnings)
     }

@@ -269,7 +269,7 @@ impl Assessor {
             },
             Err(unknown) => {
                 let text = shortened(&format!("the number of replaced machines is not known: {unknown}")).into_owned();
-                Assessment { warnings: vec![Warning { rule: "DEC-42", text }], ..Assessment::default() }
+                Assessment { warnings: vec![Warning::new("DEC-42", text)], ..Assessment::default() }
             }
         }
     }
@@ -477,7 +477,7 @@ fn of_copy(answer: &Answer) -> Option<Warning> {
     template.label(label::OWNED)?;
     let (kind, key) = (template.kind(), template.key());
     let text = format!("{kind} {key} has the label {}, so its edits are not watched: remove it", label::OWNED);
-    Some(Warning { rule: "DEC-57", text: shortened(&text).into_owned() })
+    Some(Warning::new("DEC-57", shortened(&text).into_owned()))
 }
 
 fn locked(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {

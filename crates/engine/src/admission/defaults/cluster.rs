@@ -211,7 +211,8 @@ fn settle_within_budget(
     {
         *found = before;
         found.run("DEC-44", |found| {
-            found.warn(format!("spec.topology: it {exceeded}, as before; a new Cluster like this one is refused"));
+            let detail = format!("it {exceeded}, as before; a new Cluster like this one is refused");
+            found.warn_at(&Path::new(paths::cluster::TOPOLOGY), detail);
         });
         return settle_variables(topology, old, variables, &mut ValueBudget::per_value(world.stop()), found);
     }

@@ -103,7 +103,7 @@ impl Breakages {
 
     fn warn(self, found: &mut Findings) {
         for error in self.shown.iter().take(WARNINGS) {
-            found.warn(format!("{}: {}", error.path, error.detail));
+            found.warn_at(&error.path, &error.detail);
         }
         if let Some(more) = self.count.checked_sub(WARNINGS).filter(|more| *more > 0) {
             found.warn(format!("and {more} more that no longer fit the ClusterClass"));

@@ -136,7 +136,7 @@ fn parts_are_as_small_as_in_v1beta2(sizes: &OversizedValues, found: &mut Finding
             (at < left.len()).then(|| left.remove(at))
         });
         if as_large.is_some() {
-            found.warn(format!("{path}: {}, as before; v1beta2 does not allow it", violation.detail));
+            found.warn_at(&path, format!("{}, as before; v1beta2 does not allow it", violation.detail));
         } else {
             found.error(violation.kind, path, ErrorValue::NOTHING, violation.detail.clone());
         }
@@ -173,10 +173,13 @@ fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, 
         (Ok(added), Ok(removed)) if added.exceeds(removed) => {
             found.invalid(path, "", format!("the ClusterClass {exceeded}, as before, and becomes larger; {SMALLER}"));
         }
-        _ => found.warn(format!(
-            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version \
-             nor variables"
-        )),
+        _ => {
+            let detail = format!(
+                "the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version nor \
+                 variables"
+            );
+            found.warn_at(&path, detail);
+        }
     }
     found.add_errors(wrong);
 }

@@ -59,7 +59,7 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
 pub(crate) fn validate_delete(old: &Cluster) -> Verdict {
     let is_unsafe = old.topology().is_some() && old.annotation(annotation::SKIP_DELETE_HOOKS).is_some();
     let text = format!("annotation {} is set: hooks BeforeClusterDelete are not called", annotation::SKIP_DELETE_HOOKS);
-    let warnings = is_unsafe.then_some(Warning { rule: "DEC-56", text }).into_iter().collect();
+    let warnings = is_unsafe.then_some(Warning::new("DEC-56", text)).into_iter().collect();
     Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", AdmissionOutcome::Allowed) }
 }
 

@@ -158,7 +158,7 @@ pub(super) fn schemas_are_not_nullable(change: &ClassChange<'_>, found: &mut Fin
 
 fn not_nullable(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     if node.nullable.is_set() {
-        found.warn(format!("{path}: nullable has no effect; a null value gets the default of its node or is refused"));
+        found.warn_at(path, "nullable has no effect; a null value gets the default of its node or is refused");
     }
     for (step, child) in node.children() {
         not_nullable(child, &step.below(path), found);
@@ -171,10 +171,10 @@ pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, foun
         let root = &variable.schema.open_api_v3_schema;
         let path = path(variable).child("schema.openAPIV3Schema");
         if root.r#type == "array" && !root.validations.is_empty() {
-            found.warn(format!(
-                "{path}.x-kubernetes-validations: Cluster API refuses rules at the root of an array; make the variable \
-                 an object with the array in it"
-            ));
+            found.warn_at(
+                &path.child("x-kubernetes-validations"),
+                "Cluster API refuses rules at the root of an array; make the variable an object with the array in it",
+            );
         } else {
             no_transition_rules_of_arrays(root, &path, found);
         }
@@ -183,10 +183,10 @@ pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, foun
 
 fn no_transition_rules_of_arrays(node: &SchemaDefinition, path: &Path, found: &mut Findings) {
     if node.items.is_some() && node.validations.iter().any(|rule| rule.rule.contains("oldSelf")) {
-        found.warn(format!(
-            "{path}.x-kubernetes-validations: Cluster API refuses oldSelf in rules of an array; write the rule for the \
-             object around it"
-        ));
+        found.warn_at(
+            &path.child("x-kubernetes-validations"),
+            "Cluster API refuses oldSelf in rules of an array; write the rule for the object around it",
+        );
     }
     for (step, child) in node.children() {
         no_transition_rules_of_arrays(child, &step.below(path), found);

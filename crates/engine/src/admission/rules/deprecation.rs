@@ -51,7 +51,7 @@ fn deprecated_parts_are_not_set(change: &TopologyChange<'_>, variables: &Compile
         }
         warned += 1;
         if warned <= MOST_WARNINGS {
-            found.warn(format!("{}: {}", path(value, &part), message(&part)));
+            found.warn_at(&path(value, &part), message(&part));
         }
     });
     if let more @ 1.. = warned.saturating_sub(MOST_WARNINGS) {

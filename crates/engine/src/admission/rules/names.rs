@@ -84,9 +84,9 @@ fn makes_different_names(template: &str, named: NameSubject<'_>, path: &Path, fo
             format!(".cluster.name and {variable}"),
         ),
     };
-    found.warn(format!(
-        "{path}: {template:?} gives {what} the same name, and only one of them can be created; add {add}, or .random"
-    ));
+    let detail =
+        format!("{template:?} gives {what} the same name, and only one of them can be created; add {add}, or .random");
+    found.warn_at(path, detail);
 }
 
 /// A template can be rendered with an example (NAM-001), and the result is a valid name (NAM-002).

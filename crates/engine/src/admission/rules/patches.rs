@@ -212,13 +212,13 @@ fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findi
     let text = &*operation.path;
     let path = path.child("path");
     if text.starts_with("/spec") && text != "/spec" && !text.starts_with("/spec/") {
-        found.warn(format!("{path}: {text:?} is not below /spec; templates have no such field"));
+        found.warn_at(&path, format!("{text:?} is not below /spec; templates have no such field"));
     }
     if text.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
-        found.warn(format!("{path}: {text:?} has a \"~\" that is neither ~0 (for ~) nor ~1 (for /)"));
+        found.warn_at(&path, format!("{text:?} has a \"~\" that is neither ~0 (for ~) nor ~1 (for /)"));
     }
     if operation.op == "remove" && text.ends_with("/-") {
-        found.warn(format!("{path}: {text:?} removes the element behind the last, which never exists"));
+        found.warn_at(&path, format!("{text:?} removes the element behind the last, which never exists"));
     }
 }
 
@@ -311,10 +311,10 @@ fn template_is_usable(rule: RuleId, template: &str, scope: &PatchScope<'_>, path
             let known = scope.variables.iter().copied().chain(["builtin"]);
             let meant = found.is_worth_warnings().then(|| closest(name, known)).flatten();
             let hint = meant.map(|meant| format!("; the closest one is .{meant}")).unwrap_or_default();
-            found.warn(format!(
-                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no \
-                 value>{hint}"
-            ));
+            let detail = format!(
+                "the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>{hint}"
+            );
+            found.warn_at(path, detail);
         }
     });
 }

@@ -69,7 +69,7 @@ pub(super) fn can_be_part_of_a_url(
         }
         if known.contains(&(kind, text)) || places.contains(&path.to_string()) {
             let (text, fault) = (shortened(text), faults.join(", and "));
-            found.warn(format!("{path}: {text:?} {fault}; this reference is not followed"));
+            found.warn_at(&path, format!("{text:?} {fault}; this reference is not followed"));
         } else {
             faults.into_iter().for_each(|fault| found.invalid(path.clone(), text, fault));
         }

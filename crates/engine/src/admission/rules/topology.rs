@@ -136,9 +136,10 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
             found
                 .forbidden(Path::new(path), "cannot be set together with a topology, which creates this object itself");
         } else {
-            found.warn(format!(
+            let text = format!(
                 "{path} is set together with a topology: the topology adopts or replaces the referenced object"
-            ));
+            );
+            found.warn_about(Path::new(path), text);
         }
     }
 }
@@ -224,14 +225,20 @@ fn upgrade_concurrency_is_a_positive_integer(change: &TopologyChange<'_>, found:
 fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings) {
     let key = lookup.key;
     match lookup.answer {
-        Found::Absent => found.warn(format!(
-            "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this \
-             Cluster is used"
-        )),
-        Found::Yes(class) if !is_settled(class) => found.warn(format!(
-            "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of the \
-             ClusterClass"
-        )),
+        Found::Absent => {
+            let text = format!(
+                "ClusterClass {key} does not exist: the topology could not be fully validated. Create it before this \
+                 Cluster is used"
+            );
+            found.warn_about(Path::new(paths::cluster::TOPOLOGY_CLASS_NAME), text);
+        }
+        Found::Yes(class) if !is_settled(class) => {
+            let text = format!(
+                "ClusterClass {key} is not reconciled: the topology could not be fully validated. See the status of \
+                 the ClusterClass"
+            );
+            found.warn_about(Path::new(paths::cluster::TOPOLOGY_CLASS_NAME), text);
+        }
         Found::Yes(_) | Found::Unreadable(_) | Found::NotAsked => {}
     }
 }
@@ -239,10 +246,11 @@ fn class_is_there_and_reconciled(lookup: &ClassLookup<'_>, found: &mut Findings)
 /// An unreadable class does not prevent its Clusters from being scaled (DEC-44).
 fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
     if let Found::Unreadable(reason) = answer {
-        found.warn(format!(
+        let text = format!(
             "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not \
              checked against the ClusterClass"
-        ));
+        );
+        found.warn_about(Path::new(paths::cluster::TOPOLOGY_CLASS_NAME), text);
     }
 }
 
@@ -315,11 +323,11 @@ fn replicas_are_left_to_an_autoscaler(change: &ClassifiedChange<'_>, found: &mut
         let class = worker_classes(&class.spec.workers).find(|class| class.key() == (set.list, set.class));
         if class.is_some_and(|class| !shared::has_both_sizes([set.metadata, class.metadata])) {
             let [least, most] = shared::SIZES;
-            found.warn(format!(
-                "{}: without replicas the set gets 1 machine instead of {had}: keep replicas, or leave them to an \
-                 autoscaler with the annotations {least} and {most}",
-                set.path()
-            ));
+            let detail = format!(
+                "without replicas the set gets 1 machine instead of {had}: keep replicas, or leave them to an \
+                 autoscaler with the annotations {least} and {most}"
+            );
+            found.warn_at(&set.path(), detail);
         }
     }
 }

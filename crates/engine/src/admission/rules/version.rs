@@ -7,7 +7,7 @@ use crate::admission::ListedRule;
 use crate::admission::rule::{Rule, listed, rules};
 use golang::version::KubeVersion;
 use model::hub::{Cluster, Kind, annotation};
-use schema::field::{Findings, RuleId};
+use schema::field::{Findings, Path, RuleId};
 
 /// A change of a topology's version.
 struct VersionChange<'a> {
@@ -93,10 +93,9 @@ fn compared(text: &str, found: &mut Findings) -> KubeVersion {
 fn switched_off(new: &Cluster, found: &mut Findings) -> bool {
     let is_off = new.annotation(annotation::DISABLE_VERSION_CHECK).is_some();
     if is_off {
-        found.warn(format!(
-            "version changes of this Cluster are not checked because of the annotation {}",
-            annotation::DISABLE_VERSION_CHECK
-        ));
+        let name = annotation::DISABLE_VERSION_CHECK;
+        let text = format!("version changes of this Cluster are not checked because of the annotation {name}");
+        found.warn_about(Path::new("metadata.annotations").key(name), text);
     }
     is_off
 }
@@ -145,10 +144,11 @@ fn previous_upgrade_is_finished(change: &VersionChange<'_>, found: &mut Findings
 /// A change from a release to one of its prereleases is allowed with a warning (DEC-28).
 fn prereleases_do_not_go_back_unnoticed(change: &VersionChange<'_>, found: &mut Findings) {
     if change.to.is_prerelease() && change.to.precedence(change.from).is_lt() {
-        found.warn(format!(
+        let text = format!(
             "{} is an earlier version than the current {}: only prereleases differ, so it is allowed",
             change.to, change.from
-        ));
+        );
+        found.warn_about(version_path(), text);
     }
 }
 

@@ -106,6 +106,21 @@ pub(super) enum OperationError {
     Evaluation(#[from] EvaluationError),
 }
 
+impl OperationError {
+    /// The field of the operation that is wrong; empty for the operation as a whole.
+    pub(super) fn field(&self) -> &'static str {
+        match self {
+            OperationError::Pointer(_) => "path",
+            OperationError::UnknownOperation(_) => "op",
+            OperationError::NoJson(_) => "value",
+            OperationError::TwoSources | OperationError::NoSource => "valueFrom",
+            OperationError::Variable(_) => "valueFrom.variable",
+            OperationError::Template(_) | OperationError::Evaluation(_) => "valueFrom.template",
+            OperationError::TwoValues | OperationError::NoValue => "",
+        }
+    }
+}
+
 /// A failed evaluation of a template. The error of a sensitive template shows only its position, and is no `source`,
 /// since its text may contain a secret (DEC-34).
 #[derive(Debug, thiserror::Error)]

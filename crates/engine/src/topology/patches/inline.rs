@@ -29,6 +29,20 @@ enum EnabledIf {
     Wrong(String),
 }
 
+/// An operation that failed for an item.
+struct FailedOperation {
+    place: OperationPosition,
+    /// The field of the operation that is wrong; empty for the operation as a whole.
+    field: &'static str,
+    problem: String,
+}
+
+impl FailedOperation {
+    fn new(place: OperationPosition, error: &OperationError) -> Self {
+        FailedOperation { place, field: error.field(), problem: error.to_string() }
+    }
+}
+
 impl PatchRun<'_, '_> {
     /// Generates and applies the definitions of a patch. Errors are collected over all items (PE-18).
     pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
@@ -68,8 +82,9 @@ impl PatchRun<'_, '_> {
                     Err(wrong) => wrong,
                 };
                 is_broken |= !wrong.is_empty();
-                errors.extend(wrong.into_iter().map(|(place, problem)| {
-                    self.error(position, patch, PatchLocation::Operation(place), Some(name.clone()), problem)
+                errors.extend(wrong.into_iter().map(|FailedOperation { place, field, problem }| {
+                    let place = PatchLocation::Operation { position: place, field };
+                    self.error(position, patch, place, Some(name.clone()), problem)
                 }));
             }
             self.count_growth(at)?;
@@ -122,7 +137,7 @@ impl PatchRun<'_, '_> {
         definition: &'p CompiledDefinition,
         scope: ScopeId,
         item: &Arc<ItemName>,
-    ) -> Result<Vec<ReadyOperation<'p>>, Vec<(OperationPosition, String)>> {
+    ) -> Result<Vec<ReadyOperation<'p>>, Vec<FailedOperation>> {
         let mut ready = Vec::with_capacity(definition.operations.len());
         let mut wrong = Vec::new();
         for operation in &definition.operations {
@@ -130,12 +145,12 @@ impl PatchRun<'_, '_> {
                 Ok(action) => self
                     .make(patch, operation, action, scope, item)
                     .map(|made| (&action.pointer, made, &operation.origin))
-                    .map_err(|problem| problem.to_string()),
-                Err(problem) => Err(problem.to_string()),
+                    .map_err(|error| FailedOperation::new(operation.place, &error)),
+                Err(error) => Err(FailedOperation::new(operation.place, error)),
             };
             match made {
                 Ok(made) => ready.push(made),
-                Err(problem) => wrong.push((operation.place, problem)),
+                Err(failed) => wrong.push(failed),
             }
         }
         if wrong.is_empty() { Ok(ready) } else { Err(wrong) }
@@ -175,7 +190,7 @@ impl PatchRun<'_, '_> {
         at: usize,
         definition: &CompiledDefinition,
         ready: &[ReadyOperation<'_>],
-    ) -> Result<(), (OperationPosition, String)> {
+    ) -> Result<(), FailedOperation> {
         let Some(item) = self.items.get_mut(at) else { return Ok(()) };
         let document = item.document();
         let operations = || ready.iter().map(|(pointer, operation, origin)| (*pointer, &**operation, *origin));
@@ -185,7 +200,8 @@ impl PatchRun<'_, '_> {
         };
         done.map_err(|(failed, error)| {
             let place = definition.operations.get(failed).map(|operation| operation.place);
-            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), error.to_string())
+            let place = place.unwrap_or(OperationPosition { definition: 0, operation: failed });
+            FailedOperation { place, field: "path", problem: error.to_string() }
         })
     }
 

@@ -140,8 +140,11 @@ pub enum PatchLocation {
     /// The patch as a whole.
     Patch,
     EnabledIf,
-    /// An operation in the class.
-    Operation(OperationPosition),
+    /// An operation in the class, and the field of it that is wrong; empty for the operation as a whole.
+    Operation {
+        position: OperationPosition,
+        field: &'static str,
+    },
     /// A call of an extension.
     Extension {
         hook: PatchHook,
@@ -247,12 +250,12 @@ impl fmt::Display for NotAsked {
 
 impl PatchError {
     /// The path in the class.
-    fn path(&self) -> Path {
+    pub fn path(&self) -> Path {
         let path = Path::new(paths::cluster_class::PATCHES).index(self.position);
         match &self.place {
             PatchLocation::Patch => path,
             PatchLocation::EnabledIf => path.child("enabledIf"),
-            PatchLocation::Operation(OperationPosition { definition, operation }) => {
+            PatchLocation::Operation { position: OperationPosition { definition, operation }, .. } => {
                 path.child("definitions").index(*definition).child("jsonPatches").index(*operation)
             }
             PatchLocation::Extension { hook: PatchHook::ValidateTopology, .. } => {
@@ -263,24 +266,35 @@ impl PatchError {
             }
         }
     }
+
+    /// The path in the class, down to the field of an operation.
+    pub fn field_path(&self) -> Path {
+        match &self.place {
+            PatchLocation::Operation { field, .. } if !field.is_empty() => self.path().child(field),
+            _ => self.path(),
+        }
+    }
+
+    /// The problem, with the call of an extension or the part of its answer.
+    pub fn cause(&self) -> String {
+        let problem = &self.problem;
+        match &self.place {
+            PatchLocation::Extension { hook, extension } => format!("{} of {extension}: {problem}", hook.name()),
+            PatchLocation::Answer { extension, position, operation: None } => {
+                format!("items[{position}] of the answer of {extension}: {problem}")
+            }
+            PatchLocation::Answer { extension, position, operation: Some(operation) } => {
+                format!("items[{position}] of the answer of {extension}, operation {operation}: {problem}")
+            }
+            PatchLocation::Patch | PatchLocation::EnabledIf | PatchLocation::Operation { .. } => problem.clone(),
+        }
+    }
 }
 
 /// The position and the problem, without the item.
 impl fmt::Display for PatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "patch {:?} ({}): ", self.patch, self.path())?;
-        match &self.place {
-            PatchLocation::Extension { hook, extension } => write!(f, "{} of {extension}: ", hook.name())?,
-            PatchLocation::Answer { extension, position, operation } => {
-                write!(f, "items[{position}] of the answer of {extension}")?;
-                match operation {
-                    Some(operation) => write!(f, ", operation {operation}: ")?,
-                    None => f.write_str(": ")?,
-                }
-            }
-            _ => {}
-        }
-        f.write_str(&self.problem)
+        write!(f, "patch {:?} ({}): {}", self.patch, self.path(), self.cause())
     }
 }
 

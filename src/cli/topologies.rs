@@ -1,0 +1,251 @@
+//! Topologies of Clusters in files, computed and checked against the schemas of CustomResourceDefinitions (DEC-68).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::offline::CommandInput;
+use super::output;
+use super::rollout;
+use engine::admission::AdmissionSettings;
+use engine::sample_clusters::{self, Draft, DraftError};
+use engine::topology::class_references::{created_kinds, references};
+use engine::topology::inspection::InspectedObjects;
+use engine::topology::origin::{Origin, PatchOrigin};
+use engine::topology::plan::TopologySimulator;
+use engine::topology::problems::{ProblemObject, TopologyProblem};
+use engine::topology::refusals::RefusedField;
+use engine::topology::{Computation, Failure};
+use model::hub::contract::definition_name;
+use model::hub::{Cluster, Kind, Object, ObjectKey, ObjectRef, TemplateRef, group_of, paths, version_of};
+use model::variables::SampleExtent;
+use model::world::{Class, Facts, Found, Record};
+use schema::field::{ErrorKind, Level, a_few};
+
+/// Prints once which kinds of objects were not checked.
+pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
+    if !unchecked.is_empty() {
+        let kinds: Vec<&str> = unchecked.iter().map(String::as_str).collect();
+        output::message(format_args!(
+            "not checked against CustomResourceDefinitions (give them with --crds): {}",
+            kinds.join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
+/// The topologies of Clusters in files, and of sample Clusters.
+#[derive(Debug)]
+pub(super) struct Inspector<'a> {
+    fold: TopologySimulator,
+    facts: &'a Arc<Facts>,
+    settings: &'a AdmissionSettings,
+}
+
+/// The problems of the topology of a Cluster, or of sample Clusters.
+#[derive(Debug, Default)]
+pub(super) struct Inspection {
+    pub problems: BTreeMap<TopologyProblem, Level>,
+    /// Extensions that could not be called.
+    pub unanswered: Vec<TopologyProblem>,
+    /// Why it could not be computed without a running cluster.
+    pub unknown: Vec<TopologyProblem>,
+    /// The kinds of objects that were not checked, because no schema of their version is known.
+    pub unchecked: BTreeSet<String>,
+}
+
+/// Maximum number of variables of a sample that are named; the rest is counted.
+const NAMED: usize = 5;
+
+impl Inspection {
+    fn add(&mut self, level: Level, problem: TopologyProblem) {
+        let known = self.problems.entry(problem).or_insert(level);
+        *known = (*known).min(level);
+    }
+}
+
+impl<'a> Inspector<'a> {
+    /// The topologies of these facts, with the objects and definitions of the files.
+    pub(super) fn new(case: &CommandInput, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
+        Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
+    }
+
+    /// The problems of a Cluster's topology, or of sample Clusters of a class. Without the class and any of its templates
+    /// nothing can be computed.
+    pub(super) fn inspect(&self, kind: Kind, key: &ObjectKey) -> Inspection {
+        let class = match (kind, self.facts.cluster(key)) {
+            (Kind::Cluster, Found::Yes(cluster)) => cluster.class_key(),
+            (Kind::ClusterClass, _) => Some(key.clone()),
+            _ => None,
+        };
+        let Some(Found::Yes(class)) = class.map(|class| self.facts.class(&class)) else { return Inspection::default() };
+        if !self.has_a_template(&class) {
+            return Inspection::default();
+        }
+        let mut inspection = Inspection::default();
+        match kind {
+            Kind::ClusterClass => self.inspect_samples(key, &class, &mut inspection),
+            _ => self.inspect_or_as_new(key, &mut inspection),
+        }
+        let made = created_kinds(&class.spec);
+        let unknown = made.iter().filter(|(version, kind)| !self.has_schema(version, kind));
+        inspection.unchecked = unknown.map(|(_, kind)| kind.clone()).collect();
+        inspection
+    }
+
+    /// Adds the problems of a Cluster. If the files lack its current objects, it is computed as a new one.
+    fn inspect_or_as_new(&self, key: &ObjectKey, inspection: &mut Inspection) {
+        inspect_computed(&self.fold, key, None, inspection);
+        if let (false, Found::Yes(cluster)) = (inspection.unknown.is_empty(), self.facts.cluster(key)) {
+            let mut new = Cluster::clone(&cluster);
+            (new.spec.infrastructure_ref, new.spec.control_plane_ref) = Default::default();
+            let mut fold = self.fold.clone();
+            fold.facts_mut().put_cluster(key.clone(), Record::readable(new));
+            *inspection = Inspection::default();
+            inspect_computed(&fold, key, None, inspection);
+        }
+    }
+
+    /// Whether the files contain a template of a class: then the others are missing.
+    fn has_a_template(&self, class: &Class) -> bool {
+        let Some(objects) = self.fold.facts().objects() else { return false };
+        let is_there = |reference: &&TemplateRef| {
+            let key = ObjectKey::new(&class.metadata.namespace, &reference.name);
+            let template = ObjectRef::new(&reference.api_version, &reference.kind, key);
+            matches!(objects.object(&template), Found::Yes(_))
+        };
+        references(&class.spec).iter().any(is_there)
+    }
+
+    /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class; what only some
+    /// have is a warning.
+    fn inspect_samples(&self, key: &ObjectKey, class: &Class, inspection: &mut Inspection) {
+        let Some(version) = sample_clusters::version(&[class], &[self.fold.facts()]) else { return };
+        let sample = sample_clusters::key(key, &[self.facts]);
+        let (mut samples, mut refused) = (Vec::new(), None);
+        for extent in SampleExtent::EACH {
+            let draft = Draft::generate(class, &sample, &version, extent, self.settings);
+            let cluster = match draft.admitted(self.facts, self.settings) {
+                Ok(cluster) => cluster,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+            };
+            let mut fold = self.fold.clone();
+            fold.facts_mut().put_cluster(sample.clone(), Record::readable(cluster));
+            let (mut found, set) = (Inspection::default(), set_variables(&draft.value));
+            inspect_computed(&fold, &sample, Some(&set), &mut found);
+            samples.push((found, set));
+        }
+        if samples.is_empty() {
+            let reason = refused.map(|error: DraftError| error.to_string()).unwrap_or_default();
+            let message = format!("no sample Cluster could be computed: {reason}");
+            inspection.add(Level::Warning, TopologyProblem::of_class(key, message));
+        }
+        let mut known: BTreeSet<&TopologyProblem> = BTreeSet::new();
+        for (found, set) in &samples {
+            for (problem, level) in found.problems.iter().filter(|(problem, _)| known.insert(problem)) {
+                let has_it = |(other, _): &(Inspection, Vec<String>)| other.problems.contains_key(problem);
+                if matches!(problem.object, ProblemObject::Cluster(_)) {
+                    // The sample may be at fault, not the class.
+                    let message = format!("sample Cluster: {}", problem.message);
+                    inspection.add(Level::Warning, TopologyProblem::of_class(key, message));
+                } else if *level == Level::Error && !samples.iter().all(has_it) {
+                    let set = if set.is_empty() { "no variables".to_owned() } else { a_few(set, NAMED) };
+                    let message = format!("{} (in a sample Cluster that sets {set})", problem.message);
+                    inspection.add(Level::Warning, TopologyProblem { message, ..problem.clone() });
+                } else {
+                    inspection.add(*level, problem.clone());
+                }
+            }
+        }
+    }
+
+    fn has_schema(&self, api_version: &str, kind: &str) -> bool {
+        let definition = definition_name(group_of(api_version), kind);
+        match self.fold.facts().objects().map(|objects| objects.definition(&definition)) {
+            Some(Found::Yes(found)) => matches!(found.resource_schema(version_of(api_version)), Some(Ok(_))),
+            _ => false,
+        }
+    }
+}
+
+/// The objects of the topology of a Cluster, whose problems are added; `sample` are the variables of a sample Cluster with
+/// invented values.
+pub(super) fn inspect_computed(
+    fold: &TopologySimulator,
+    cluster: &ObjectKey,
+    sample: Option<&[String]>,
+    inspection: &mut Inspection,
+) -> Vec<Object> {
+    let inspected = fold.compute(cluster).and_then(|computation| {
+        add_notes(&computation, cluster, inspection);
+        InspectedObjects::from_computation(computation, fold.facts())
+    });
+    match inspected {
+        Err(failure) => {
+            for problem in TopologyProblem::from_failure(&failure, cluster, fold.facts()) {
+                match (&failure, &problem.object) {
+                    (Failure::PlanNotAsked { .. }, _) => inspection.unanswered.push(problem),
+                    // Templates are problems of the class.
+                    (Failure::NotFound { .. } | Failure::Unreadable(_), ProblemObject::Cluster(_)) => {
+                        inspection.unknown.push(problem);
+                    }
+                    _ => inspection.add(Level::Error, problem),
+                }
+            }
+            Vec::new()
+        }
+        Ok(InspectedObjects { objects, checks }) => {
+            let is_of_class = |refusal: &&RefusedField| sample.is_none_or(|set| !is_invented(refusal, set));
+            for refusal in checks.refusals.iter().filter(is_of_class) {
+                let level = if refusal.may_be_completed() { Level::Warning } else { Level::Error };
+                inspection.add(level, TopologyProblem::from_refusal(refusal, cluster));
+            }
+            for reason in checks.unusable {
+                inspection.add(Level::Warning, TopologyProblem::of_topology(cluster, reason));
+            }
+            inspection.unchecked.extend(checks.unchecked);
+            objects
+        }
+    }
+}
+
+/// The names of the variables that a Cluster sets.
+fn set_variables(cluster: &Value) -> Vec<String> {
+    let pointer = format!("/{}", paths::cluster::TOPOLOGY_VARIABLES.replace('.', "/"));
+    let variables = cluster.pointer(&pointer).and_then(Value::as_array).into_iter().flatten();
+    variables.filter_map(|variable| Some(variable.get("name")?.as_str()?.to_owned())).collect()
+}
+
+/// Whether a field is refused because of its value, and the value was invented for a sample Cluster.
+fn is_invented(refusal: &RefusedField, set: &[String]) -> bool {
+    let is_about_value = !matches!(refusal.error, ErrorKind::Required | ErrorKind::TypeInvalid | ErrorKind::Forbidden);
+    match &refusal.because {
+        Some(Origin::Patch(PatchOrigin { variables, .. })) => {
+            is_about_value && variables.iter().any(|name| set.contains(name))
+        }
+        Some(Origin::Cluster(_)) => true,
+        _ => false,
+    }
+}
+
+/// Adds the problems of a topology that can be computed.
+fn add_notes(computation: &Computation, cluster: &ObjectKey, inspection: &mut Inspection) {
+    for undefined in TopologyProblem::from_undefined(computation) {
+        // Any other output than `true` switches a patch off, so this may be meant.
+        let level = if undefined.path.ends_with("enabledIf") { Level::Warning } else { Level::Error };
+        inspection.add(level, undefined);
+    }
+    for unavailable in &computation.unavailable {
+        inspection.add(Level::Error, TopologyProblem::of_topology(cluster, unavailable.to_string()));
+    }
+    TopologyProblem::from_ineffective(computation).into_iter().for_each(|it| inspection.add(Level::Warning, it));
+    for text in &computation.warnings {
+        inspection.add(Level::Warning, TopologyProblem::of_topology(cluster, text));
+    }
+    inspection.unanswered.extend(TopologyProblem::from_unanswered(computation));
+}
