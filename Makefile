@@ -7,7 +7,7 @@ IMAGE ?= topologist:dev
 # The image in which the binary is built, such as name:tag@sha256:…; the default is in the Dockerfile.
 IMAGE_BASE ?=
 
-.PHONY: help build check test soak reference lint bench manifests mutants image kubernetes
+.PHONY: help build check test soak reference lint bench manifests definitions mutants image kubernetes
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -61,6 +61,9 @@ manifests: ## write what the manifests take from the program: the CRDs
 	mv manifests/crds/cluster.x-k8s.io.yaml.new manifests/crds/cluster.x-k8s.io.yaml
 	$(CARGO) run $(LOCKED) --quiet -- crds --only embedded-provider >manifests/crds/topologist.dev.yaml.new
 	mv manifests/crds/topologist.dev.yaml.new manifests/crds/topologist.dev.yaml
+
+definitions: ## write the definitions of Cluster API's Kubeadm kinds that the program includes
+	TOPOLOGIST_TEST_WRITE_DEFINITIONS=1 $(CARGO) test $(LOCKED) --test stories included_definitions::are_those
 
 mutants: ## switch off one admission rule at a time: some fixture must notice
 	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture

@@ -24,6 +24,7 @@ mod format_schemas;
 mod held_edits;
 mod hints;
 mod in_process;
+mod included_definitions;
 mod leading;
 mod listen;
 mod live;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::args::InputFlags as Flags;
 use super::discovered::{self, VariableServer};
 use super::files::{FileInput, FileReader, Undecoded};
-use super::{hints, substitution};
+use super::{hints, included_definitions, substitution};
 use engine::admission::{AdmissionSettings, Operation};
 use engine::file_apply;
 use engine::file_review::{
@@ -53,7 +53,7 @@ impl CommandInput {
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let mut reader = FileReader::new(&flags.variables, &flags.links);
         let mut read = |paths: &[PathBuf]| reader.read(paths).map(Arc::new);
-        let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crds)?);
+        let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crd_paths())?);
         Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
     }
 
@@ -256,6 +256,7 @@ impl CommandInput {
 pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a FileInput, IntoIter: Clone>) -> ObjectSet {
     let inputs = inputs.into_iter();
     let mut all = ObjectSet::default();
+    all.include_definitions(included_definitions::by_name);
     for LoadedObject { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
         if let Some(definition) = ResourceDefinition::from_object(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));

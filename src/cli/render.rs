@@ -66,7 +66,7 @@ pub(super) fn run(options: &RenderArgs) -> Result<ExitCode> {
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
         output::message(reason)?;
     }
-    topologies::note(&inspections.iter().flat_map(|(_, inspection)| &inspection.unchecked).cloned().collect())?;
+    topologies::note(inspections.iter().flat_map(|(_, inspection)| &inspection.unchecked))?;
     output::data(&super::default::written(&objects, options.output)?)?;
     Ok(ExitCode::from(u8::from(report.has_errors() || is_faulty)))
 }

@@ -16,23 +16,32 @@ use engine::topology::inspection::InspectedObjects;
 use engine::topology::origin::{Origin, PatchOrigin};
 use engine::topology::plan::TopologySimulator;
 use engine::topology::problems::{ProblemObject, TopologyProblem};
-use engine::topology::refusals::RefusedField;
+use engine::topology::refusals::{Checks, RefusedField, UncheckedKind};
 use engine::topology::{Computation, Failure};
 use model::hub::contract::definition_name;
 use model::hub::{Cluster, Kind, Object, ObjectKey, ObjectRef, TemplateRef, group_of, paths, version_of};
 use model::variables::SampleExtent;
-use model::world::{Class, Facts, Found, Record};
+use model::world::{Class, Facts, Found, Record, World};
 use schema::field::{ErrorKind, Level, a_few};
 
-/// Prints once which kinds of objects were not checked.
-pub(super) fn note(unchecked: &BTreeSet<String>) -> Result<()> {
-    if !unchecked.is_empty() {
-        let kinds: Vec<&str> = unchecked.iter().map(String::as_str).collect();
-        output::message(format_args!(
-            "not checked against CustomResourceDefinitions (give them with --crds): {}",
-            kinds.join(", ")
-        ))?;
+/// Prints once which kinds of objects were not checked, and how to get their definitions.
+pub(super) fn note<'a>(unchecked: impl IntoIterator<Item = &'a UncheckedKind>) -> Result<()> {
+    let unchecked: BTreeSet<&UncheckedKind> = unchecked.into_iter().collect();
+    if unchecked.is_empty() {
+        return Ok(());
     }
+    let kinds: BTreeSet<&str> = unchecked.iter().map(|unchecked| &*unchecked.kind).collect();
+    let kinds = Vec::from_iter(kinds).join(", ");
+    let definitions: Vec<String> = unchecked.iter().map(|unchecked| unchecked.definition()).collect();
+    // The names are from files, and the line is for a shell.
+    let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    let command = match definitions.iter().all(is_plain) {
+        true => format!("; from a cluster: kubectl get crds {} -o yaml >FILE", definitions.join(" ")),
+        false => String::new(),
+    };
+    output::message(format_args!(
+        "not checked against CustomResourceDefinitions (give them with --crds FILE): {kinds}{command}"
+    ))?;
     Ok(())
 }
 
@@ -52,8 +61,7 @@ pub(super) struct Inspection {
     pub unanswered: Vec<TopologyProblem>,
     /// Why it could not be computed without a running cluster.
     pub unknown: Vec<TopologyProblem>,
-    /// The kinds of objects that were not checked, because no schema of their version is known.
-    pub unchecked: BTreeSet<String>,
+    pub unchecked: BTreeSet<UncheckedKind>,
 }
 
 /// Maximum number of variables of a sample that are named; the rest is counted.
@@ -89,9 +97,10 @@ impl<'a> Inspector<'a> {
             Kind::ClusterClass => self.inspect_samples(key, &class, &mut inspection),
             _ => self.inspect_or_as_new(key, &mut inspection),
         }
+        self.inspect_templates(&class, &mut inspection);
         let made = created_kinds(&class.spec);
         let unknown = made.iter().filter(|(version, kind)| !self.has_schema(version, kind));
-        inspection.unchecked = unknown.map(|(_, kind)| kind.clone()).collect();
+        inspection.unchecked = unknown.map(|(version, kind)| UncheckedKind::new(version, kind)).collect();
         inspection
     }
 
@@ -110,13 +119,34 @@ impl<'a> Inspector<'a> {
 
     /// Whether the files contain a template of a class: then the others are missing.
     fn has_a_template(&self, class: &Class) -> bool {
-        let Some(objects) = self.fold.facts().objects() else { return false };
-        let is_there = |reference: &&TemplateRef| {
+        self.templates(class).next().is_some()
+    }
+
+    /// The templates of a class that the files contain.
+    fn templates(&self, class: &Class) -> impl Iterator<Item = Arc<Object>> {
+        let found = |reference: &TemplateRef| {
             let key = ObjectKey::new(&class.metadata.namespace, &reference.name);
             let template = ObjectRef::new(&reference.api_version, &reference.kind, key);
-            matches!(objects.object(&template), Found::Yes(_))
+            match self.fold.facts().objects()?.object(&template) {
+                Found::Yes(template) => Some(template),
+                Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
+            }
         };
-        references(&class.spec).iter().any(is_there)
+        references(&class.spec).into_iter().filter_map(found)
+    }
+
+    /// Adds the fields of a class's templates that an API server would refuse or drop.
+    fn inspect_templates(&self, class: &Class, inspection: &mut Inspection) {
+        let world = World::new(Arc::new(self.fold.facts().clone()));
+        let mut checks = Checks::default();
+        let key = class.metadata.key();
+        self.templates(class).for_each(|template| checks.add_template(&template, &key, &world));
+        for refusal in &checks.refusals {
+            // An API server drops unknown fields, and webhooks may add missing ones.
+            let is_accepted = refusal.may_be_completed() || refusal.error == ErrorKind::Forbidden;
+            let level = if is_accepted { Level::Warning } else { Level::Error };
+            inspection.add(level, TopologyProblem::of_template(refusal));
+        }
     }
 
     /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class; what only some
@@ -166,10 +196,8 @@ impl<'a> Inspector<'a> {
 
     fn has_schema(&self, api_version: &str, kind: &str) -> bool {
         let definition = definition_name(group_of(api_version), kind);
-        match self.fold.facts().objects().map(|objects| objects.definition(&definition)) {
-            Some(Found::Yes(found)) => matches!(found.resource_schema(version_of(api_version)), Some(Ok(_))),
-            _ => false,
-        }
+        let found = self.fold.facts().objects().and_then(|objects| objects.definition_for_checks(&definition));
+        found.is_some_and(|found| matches!(found.resource_schema(version_of(api_version)), Some(Ok(_))))
     }
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::UNUSABLE;
-use super::args::{FindingsFormat, ObjectFindingFlags, ValidateArgs};
+use super::args::{FailOn, FindingsFormat, ObjectFindingFlags, ValidateArgs};
 use super::empty::{self, ExpectedInput};
 use super::errors::{ErrorRow, shown};
 use super::extensions::CommandExtensions;
@@ -25,6 +25,7 @@ use engine::comparison::held_edit::HeldEdit;
 use engine::file_review::{LoadedObject, ObjectReview, ReviewSubject, StoredManifest, UnknownFields};
 use engine::impact::SizeVerdict;
 use engine::topology::problems::{ProblemObject, TopologyProblem};
+use engine::topology::refusals::UncheckedKind;
 use model::hub::{Kind, ObjectKey, paths};
 use model::wire::manifest::Manifest;
 use model::world::Facts;
@@ -62,7 +63,11 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     }
     let texts = SourceTexts::new(case.inputs());
     let report = report(&results, &case, &texts);
-    let fails = report.fails(&options.findings);
+    let is_counted = |unchecked: &&UncheckedKind| !options.allow_unchecked.contains(&unchecked.kind);
+    let unchecked: BTreeSet<&UncheckedKind> =
+        results.iter().flat_map(|result| &result.schemas_not_checked).filter(is_counted).collect();
+    let lacks_checks = options.findings.fail_on() == FailOn::Warning && !unchecked.is_empty();
+    let fails = report.fails(&options.findings) || lacks_checks;
     let report = if options.findings.quiet { report.failures_only(&options.findings) } else { report };
     match (options.format_version, options.findings.output) {
         (1, FindingsFormat::Json) => {
@@ -70,8 +75,9 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
         }
         _ => report.print(&options.findings)?,
     }
-    if matches!(options.findings.output, FindingsFormat::Text | FindingsFormat::Short) && !options.findings.quiet {
-        topologies::note(&results.iter().flat_map(|result| &result.schemas_not_checked).cloned().collect())?;
+    let is_text = matches!(options.findings.output, FindingsFormat::Text | FindingsFormat::Short);
+    if lacks_checks || (is_text && !options.findings.quiet) {
+        topologies::note(unchecked)?;
     }
     let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
     for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
@@ -165,9 +171,11 @@ fn part_of_class(path: &str) -> &str {
     if path.starts_with(paths::cluster_class::VARIABLES) || path.starts_with(paths::cluster_class::PATCHES) {
         return paths::cluster_class::PATCHES;
     }
-    let entry = path.find(']').map(|end| end + 1);
-    let member = path.match_indices('.').nth(1).map(|(at, _)| at);
-    &path[..entry.or(member).unwrap_or(path.len())]
+    let end = match path.starts_with("spec.workers") {
+        true => path.find(']').map(|end| end + 1),
+        false => path.match_indices('.').nth(1).map(|(at, _)| at),
+    };
+    &path[..end.unwrap_or(path.len())]
 }
 
 /// Kind, namespace and name of an object.
@@ -251,7 +259,7 @@ struct ObjectResult<'a> {
     /// The class of a Cluster.
     class: Option<ObjectKey>,
     not_checked: Vec<RuleId>,
-    schemas_not_checked: BTreeSet<String>,
+    schemas_not_checked: BTreeSet<UncheckedKind>,
     patch: json_patch::Patch,
 }
 
@@ -299,7 +307,7 @@ struct ResultRest<'a> {
     not_checked: &'a [RuleId],
     /// The kinds of rendered objects whose CustomResourceDefinitions are not known.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    schemas_not_checked: &'a BTreeSet<String>,
+    schemas_not_checked: &'a BTreeSet<UncheckedKind>,
     patch: &'a json_patch::Patch,
 }
 

@@ -15,6 +15,7 @@ mod external_control_planes;
 mod faults;
 mod garbage_collection;
 mod impact;
+mod included_definitions;
 mod installation;
 mod kinds;
 mod kubectl;

@@ -189,28 +189,34 @@ fn what_was_not_checked_is_reported_once() {
     let changed = bundle("docker").replace("certificatesExpiryDays: 30", "certificatesExpiryDays: 31");
     let twice = format!("{changed}\n---\n{}", cluster_named("barn"));
     let (_, _, err) = run("render", &twice, &[]);
-    let kinds = "DevCluster, DevMachineTemplate, KubeadmConfigTemplate, KubeadmControlPlane";
-    assert_eq!(err, format!("{NOT_CHECKED} (give them with --crds): {kinds}\n"));
+    let names = "devclusters.infrastructure.cluster.x-k8s.io devmachinetemplates.infrastructure.cluster.x-k8s.io";
+    let query = format!("kubectl get crds {names} -o yaml >FILE");
+    let note = format!(
+        "{NOT_CHECKED} (give them with --crds FILE): DevCluster, DevMachineTemplate; from a cluster: {query}\n"
+    );
+    assert_eq!(err, note);
     let (_, _, err) = run("render", &twice, &["--crds", &definitions()]);
     assert!(err.starts_with(NOT_CHECKED) && !err.contains("DevMachineTemplate"), "{err}");
     let (_, out, err) = run("validate", &twice, &["-o", "json"]);
     let rows: Value = serde_json::from_str(&out).unwrap();
     let row = rows["objects"].as_array().unwrap().iter().find(|row| row["name"] == "shed").unwrap();
-    assert_eq!((&row["schemasNotChecked"][0], &*err), (&"DevCluster".into(), ""));
+    let kinds = serde_json::json!(["DevCluster", "DevMachinePool", "DevMachineTemplate"]);
+    assert_eq!((&row["schemasNotChecked"], &*err), (&kinds, ""));
 
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from.yaml"), folder.path().join("to.yaml"));
     fs::write(&from, bundle("docker")).unwrap();
-    fs::write(&to, &changed).unwrap();
+    let pulls = "- {op: add, path: /spec/template/spec/backend/docker/logLevel, value: 3}";
+    fs::write(&to, patched(pulls)).unwrap();
     let planned = |flags: &[&str]| {
         let output = command(&["plan", "--from"]).arg(&from).arg("--to").arg(&to).args(flags).output().unwrap();
         [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
     };
     let [_, err] = planned(&[]);
-    assert_eq!(err, format!("{NOT_CHECKED} (give them with --crds): KubeadmControlPlane\n"));
+    assert!(err.starts_with(NOT_CHECKED) && err.contains("): DevMachineTemplate; from"), "{err}");
     let [out, err] = planned(&["-o", "json"]);
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((&report["schemasNotChecked"], &*err), (&serde_json::json!(["KubeadmControlPlane"]), ""));
+    assert_eq!((&report["schemasNotChecked"], &*err), (&serde_json::json!(["DevMachineTemplate"]), ""));
 }
 
 /// Another Cluster of the same class.
@@ -262,4 +268,84 @@ fn secrets_do_not_appear_in_what_is_refused() {
         let message = if command == "validate" { out } else { err };
         assert!(message.contains(&format!("{DOCKER}.network: ")) && !message.contains("Hunter2"), "{message}");
     }
+}
+
+#[test]
+fn kubeadm_kinds_are_checked_without_definitions() {
+    // DEC-32
+    let wrong =
+        bundle("docker").replace("kubeadmConfigSpec:\n", "kubeadmConfigSpec:\n        formt: ignition\n").replace(
+            "      machineTemplate:\n        metadata",
+            "      replicas: 3\n      machineTemplate:\n        metadata",
+        );
+    let (code, text, _) = run("validate", &wrong, &[]);
+    assert_eq!(code, 1, "{text}");
+    let unknown = "error[DEC-32]: unknown field in Cluster API v1.14.2; did you mean format?";
+    assert!(text.contains(unknown), "{text}");
+    let dropped = "warning[DEC-32]: unknown field in Cluster API v1.14.2\n";
+    let place = "spec.template.spec.replicas of KubeadmControlPlaneTemplate default/";
+    assert!(text.contains(dropped) && text.contains(place), "the field is dropped from the template: {text}");
+    // Definitions of the files replace the included ones.
+    let open = "type: object, x-kubernetes-preserve-unknown-fields: true";
+    let version = format!("{{name: v1beta2, served: true, storage: true, schema: {{openAPIV3Schema: {{{open}}}}}}}");
+    let definition = |plural: &str, kind: &str| {
+        let group = "controlplane.cluster.x-k8s.io";
+        format!(
+            "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: {plural}.{group}}}\n\
+             spec: {{group: {group}, scope: Namespaced, names: {{kind: {kind}, plural: {plural}}}, versions: [{version}]}}\n"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let crds = folder.path().join("crds.yaml");
+    let definitions = [
+        ("kubeadmcontrolplanes", "KubeadmControlPlane"),
+        ("kubeadmcontrolplanetemplates", "KubeadmControlPlaneTemplate"),
+    ];
+    fs::write(&crds, definitions.map(|(plural, kind)| definition(plural, kind)).concat()).unwrap();
+    let (code, text, _) = run("validate", &wrong, &["--crds", crds.to_str().unwrap()]);
+    assert_eq!((code, text.contains("unknown field")), (0, false), "{text}");
+}
+
+#[test]
+fn definitions_are_found_in_the_usual_directories() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("class.yaml"), patched(WRONG)).unwrap();
+    let validate = |variable: Option<&str>| {
+        let mut command = command(&["validate", "-o", "short", "class.yaml"]);
+        command.current_dir(folder.path()).env_remove("TOPOLOGIST_CRDS");
+        if let Some(paths) = variable {
+            command.env("TOPOLOGIST_CRDS", paths);
+        }
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(validate(None).0, 0);
+    for directory in ["crds", "config/crd/bases"] {
+        let directory = folder.path().join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        fs::copy(definitions(), directory.join("docker.yaml")).unwrap();
+        let (code, text) = validate(None);
+        assert!(code == 1 && text.contains("did you mean logLevel?"), "{text}");
+        // The variable takes the place of the directories.
+        fs::create_dir_all(folder.path().join("none")).unwrap();
+        assert_eq!(validate(Some("none")).0, 0);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+    assert_eq!(validate(Some(&format!("none:{}", definitions()))).0, 1);
+}
+
+#[test]
+fn what_is_not_checked_fails_on_warnings_unless_it_is_allowed() {
+    // DEC-42
+    let good = bundle("docker");
+    let strict = ["--fail-on", "warning"];
+    let (code, text, err) = run("validate", &good, &strict);
+    assert!(code == 1 && err.starts_with(NOT_CHECKED), "{text}{err}");
+    let (code, _, err) = run("validate", &good, &[&strict[..], &["-o", "sarif"]].concat());
+    assert!(code == 1 && err.starts_with(NOT_CHECKED), "the reason of the exit code: {err}");
+    let most = ["--allow-unchecked", "DevCluster,DevMachinePool"];
+    let (code, _, err) = run("validate", &good, &[&strict[..], &most].concat());
+    assert!(code == 1 && err.contains("): DevMachineTemplate; from"), "{err}");
+    let all = [&strict[..], &most, &["--allow-unchecked", "DevMachineTemplate"]].concat();
+    assert_eq!(run("validate", &good, &all), (0, run("validate", &good, &all).1, String::new()));
 }

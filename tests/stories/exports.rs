@@ -102,7 +102,9 @@ fn a_plan_with_existing_objects_equals_the_plan_of_the_files() {
         ("DevMachineTemplate", "rotate DevMachineTemplate", |one| {
             one.pointer_mut(VM).into_iter().for_each(|vm| vm["startupJitter"] = json!("0.5"));
         }),
-        ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", |one| one["spec"]["template"]["spec"] = json!({})),
+        ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", |one| {
+            one["spec"]["template"]["spec"] = json!({"format": "cloud-config"})
+        }),
         ("Cluster", "apply  MachineDeployment", |one| {
             drop(
                 one.pointer_mut("/spec/topology/workers/machineDeployments/0")

@@ -28,6 +28,7 @@ mod forecasts;
 mod garbage;
 mod held_edits;
 mod hostile_texts;
+mod included_definitions;
 mod kubectl;
 mod layering;
 mod lost_steps;

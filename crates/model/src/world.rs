@@ -196,6 +196,16 @@ impl World {
         self.ask(&DefinitionName(name.to_owned()))
     }
 
+    /// The definition by which the objects of a kind are checked. Among files, it may be one that is included in the
+    /// program.
+    pub fn definition_for_checks(&self, name: &str) -> Option<Arc<ResourceDefinition>> {
+        match self.definition(name) {
+            Found::Yes(definition) => Some(definition),
+            Found::Absent => self.facts.objects()?.definition_for_checks(name),
+            Found::NotAsked | Found::Unreadable(_) => None,
+        }
+    }
+
     /// The changes of an apply as computed by an API server; absent without an API server, as with files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
         match self.is_tried(&call.version) {

@@ -14,7 +14,8 @@ pub struct InputFlags {
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
     /// Files or directories with CustomResourceDefinitions of providers, for contracts, list merging, defaults, and
-    /// checks of the objects that topologies define; may be repeated.
+    /// checks of the objects that topologies define; may be repeated. Without it, those of the environment variable
+    /// TOPOLOGIST_CRDS, separated by colons, or else the directories crds and config/crd/bases, if they exist.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
     #[command(flatten)]
@@ -25,6 +26,25 @@ pub struct InputFlags {
     /// the exit code is 2.
     #[arg(long)]
     pub allow_empty: bool,
+}
+
+/// The environment variable with paths of definitions.
+const CRDS: &str = "TOPOLOGIST_CRDS";
+
+/// The directories in which definitions are looked for: of Helm charts, and of projects that kubebuilder made.
+const CRD_DIRECTORIES: [&str; 2] = ["crds", "config/crd/bases"];
+
+impl InputFlags {
+    /// The paths of definitions.
+    pub fn crd_paths(&self) -> Vec<PathBuf> {
+        if !self.crds.is_empty() {
+            return self.crds.clone();
+        }
+        match env::var_os(CRDS) {
+            Some(paths) => env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
+            None => CRD_DIRECTORIES.map(PathBuf::from).into_iter().filter(|path| path.is_dir()).collect(),
+        }
+    }
 }
 
 /// Links in directories (DEC-65).

@@ -26,6 +26,10 @@ pub struct ValidateArgs {
     pub strict: bool,
     #[command(flatten)]
     pub findings: FindingFlags,
+    /// With --fail-on warning, accept that objects of this kind are not checked, because no CustomResourceDefinition of
+    /// it is known; may be repeated.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub allow_unchecked: Vec<String>,
     /// Version of the JSON format. Version 1 will be removed in the next release.
     #[arg(long, value_name = "VERSION", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub format_version: u8,

@@ -12,7 +12,7 @@ use crate::topology::plan::{
     Certainty, ChangedField, MachineCounts, PlanStep, Roll, Rollout, StepAction, TopologyPart, TopologySimulator,
     seconds,
 };
-use crate::topology::refusals::{Checks, RefusedField};
+use crate::topology::refusals::{Checks, RefusedField, UncheckedKind};
 use crate::topology::worker::WorkerKind;
 use model::hub::{Object, ObjectKey};
 use model::world::Found;
@@ -51,7 +51,7 @@ pub struct ClusterReport {
     pub refuses: bool,
     /// The kinds of written objects that were not checked against CustomResourceDefinitions.
     #[serde(skip)]
-    pub unchecked: BTreeSet<String>,
+    pub unchecked: BTreeSet<UncheckedKind>,
 }
 
 /// Common properties of the Clusters of a group besides their changes.

@@ -11,6 +11,7 @@ use super::cluster_report::ClusterReport;
 use super::groups::ChangeGroup;
 use super::held_edit::HeldEdit;
 use crate::topology::plan::MachineCounts;
+use crate::topology::refusals::UncheckedKind;
 use model::hub::ObjectKey;
 
 /// The report about all Clusters.
@@ -35,7 +36,7 @@ pub struct ComparisonReport {
     pub warnings: Vec<String>,
     /// The kinds of written objects that were not checked, because their CustomResourceDefinitions are not known.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub schemas_not_checked: BTreeSet<String>,
+    pub schemas_not_checked: BTreeSet<UncheckedKind>,
     /// The reasons for which the change would be denied.
     pub errors: Vec<String>,
     /// Edits that a ceiling holds until they are approved.
@@ -101,7 +102,7 @@ pub struct ReportCollector {
     keep: Keep,
     groups: BTreeMap<String, ChangeGroup>,
     clusters: Vec<(String, ClusterReport)>,
-    unchecked: BTreeSet<String>,
+    unchecked: BTreeSet<UncheckedKind>,
 }
 
 impl ReportCollector {

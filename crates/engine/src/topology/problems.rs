@@ -142,6 +142,17 @@ impl TopologyProblem {
         computation.trace.ineffective.iter().map(problem).collect()
     }
 
+    /// A field of a template that an API server would refuse or drop.
+    pub fn of_template(refusal: &RefusedField) -> Self {
+        let key = ObjectKey::new(&refusal.class.namespace, &refusal.name);
+        TopologyProblem {
+            rule: REFUSALS,
+            object: ProblemObject::Template { kind: refusal.kind.clone(), key },
+            path: refusal.field.clone(),
+            message: refusal.detail.clone(),
+        }
+    }
+
     /// A field of an object that an API server would refuse, at the patch or in the template that it comes from.
     pub fn from_refusal(refusal: &RefusedField, cluster: &ObjectKey) -> Self {
         let class = &refusal.class;

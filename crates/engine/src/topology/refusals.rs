@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
-use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, version_of};
+use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, group_of, version_of};
 use model::world::{Found, World};
 use schema::budget::{Exceeded, Stop};
 use schema::field::{ErrorKind, Path};
@@ -107,12 +108,37 @@ impl fmt::Display for RefusedField {
     }
 }
 
+/// A kind of objects that are not checked, because no schema of their version is known.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UncheckedKind {
+    pub kind: String,
+    pub group: String,
+}
+
+impl UncheckedKind {
+    /// A kind in the group of an `apiVersion`.
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        UncheckedKind { kind: kind.to_owned(), group: group_of(api_version).to_owned() }
+    }
+
+    /// The name of its CustomResourceDefinition.
+    pub fn definition(&self) -> String {
+        definition_name(&self.group, &self.kind)
+    }
+}
+
+/// Reports name the kind only.
+impl Serialize for UncheckedKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.kind)
+    }
+}
+
 /// The results of checking the objects of a topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
     pub refusals: Vec<RefusedField>,
-    /// The kinds of objects that were not checked, because no schema of their version is known.
-    pub unchecked: BTreeSet<String>,
+    pub unchecked: BTreeSet<UncheckedKind>,
     /// Reasons for which known schemas were not used.
     pub unusable: BTreeSet<String>,
 }
@@ -138,17 +164,26 @@ impl Checks {
         if sent.group() == GROUP {
             return;
         }
-        let definition = definition_of(sent, world);
+        let definition = definition_for_checks(sent, world);
+        let release = definition.as_ref().and_then(|found| found.release.as_deref());
         match definition.as_ref().and_then(|found| found.resource_schema(version_of(sent.api_version()))) {
-            Some(Ok(schema)) => self.add_by(subject, schema, refused),
+            Some(Ok(schema)) => self.add_by(subject, ReleasedSchema { schema, release }, refused),
             Some(Err(error)) => self.leave_out(sent, Some(&error.to_string())),
             None => self.leave_out(sent, None),
         }
     }
 
+    /// Checks a template of a class as it is stored.
+    pub fn add_template(&mut self, template: &Object, class: &ObjectKey, world: &World) {
+        let origins = Origins::default();
+        let subject =
+            CheckedObject { slot: template.name(), sent: template, merged: template, origins: &origins, class };
+        self.add(subject, world, None);
+    }
+
     /// Records that an object is not checked, and the reason for which its schema, if any, cannot be used.
     fn leave_out(&mut self, object: &Object, reason: Option<&str>) {
-        self.unchecked.insert(object.kind().to_owned());
+        self.unchecked.insert(UncheckedKind::new(object.api_version(), object.kind()));
         if let Some(reason) = reason {
             let name = definition_name(object.group(), object.kind());
             let version = version_of(object.api_version());
@@ -157,7 +192,7 @@ impl Checks {
     }
 
     /// Checks an object against a schema.
-    pub(crate) fn add_by(&mut self, subject: CheckedObject<'_>, schema: &ResourceSchema, refused: Option<String>) {
+    fn add_by(&mut self, subject: CheckedObject<'_>, schema: ReleasedSchema<'_>, refused: Option<String>) {
         let as_a_whole = |reason| refused_field(subject, String::new(), ErrorKind::Invalid, reason);
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
@@ -194,12 +229,24 @@ pub(super) fn definition_of(object: &Object, world: &World) -> Option<Arc<Resour
     }
 }
 
+/// The definition by which an object is checked.
+fn definition_for_checks(object: &Object, world: &World) -> Option<Arc<ResourceDefinition>> {
+    world.definition_for_checks(&definition_name(object.group(), object.kind()))
+}
+
+/// A schema, and the release that it was taken from, if it is included in the program.
+#[derive(Clone, Copy, Debug)]
+struct ReleasedSchema<'a> {
+    schema: &'a ResourceSchema,
+    release: Option<&'a str>,
+}
+
 /// Whether [`Checks::add`] checks an object: it belongs to a provider, and its definition has a usable schema.
 pub(super) fn has_schema(object: &Object, world: &World) -> bool {
     let is_usable = |definition: Arc<ResourceDefinition>| {
         matches!(definition.resource_schema(version_of(object.api_version())), Some(Ok(_)))
     };
-    object.group() != GROUP && definition_of(object, world).is_some_and(is_usable)
+    object.group() != GROUP && definition_for_checks(object, world).is_some_and(is_usable)
 }
 
 /// The object with the defaults of the schema of its definition, as an API server stores it; unchanged without a usable
@@ -231,8 +278,8 @@ enum CheckError {
 }
 
 /// The fields of an object that an API server would reject.
-fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<RefusedField>, CheckError> {
-    let CheckedObject { sent, merged, .. } = subject;
+fn refusals(subject: CheckedObject<'_>, released: ReleasedSchema<'_>) -> Result<Vec<RefusedField>, CheckError> {
+    let (CheckedObject { sent, merged, .. }, ReleasedSchema { schema, .. }) = (subject, released);
     let mut known = Value::from(sent.clone());
     let dropped = schema.prune(&mut known);
     let mut value = Value::from(merged.clone());
@@ -246,7 +293,7 @@ fn refusals(subject: CheckedObject<'_>, schema: &ResourceSchema) -> Result<Vec<R
     if violations.is_empty() {
         violations = schema.rule_violations(&value, None);
     }
-    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, schema, field)).collect();
+    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, released, field)).collect();
     let is_ours = |violation: &&Violation| is_sent(sent, violation);
     found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation)));
     found.sort_by(|one, other| one.field.cmp(&other.field));
@@ -268,10 +315,12 @@ fn is_sent(sent: &Object, violation: &Violation) -> bool {
     sent.to_value().pointer(pointer).is_some()
 }
 
-fn unknown(subject: CheckedObject<'_>, schema: &ResourceSchema, field: String) -> RefusedField {
-    let meant = schema.meant_by(&subject.sent.to_value(), &field);
+fn unknown(subject: CheckedObject<'_>, released: ReleasedSchema<'_>, field: String) -> RefusedField {
+    let meant = released.schema.meant_by(&subject.sent.to_value(), &field);
     let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-    let detail = format!("unknown field{hint}");
+    // A newer release may have the field.
+    let release = released.release.map(|release| format!(" in {release}")).unwrap_or_default();
+    let detail = format!("unknown field{release}{hint}");
     refused_field(subject, field, ErrorKind::Forbidden, detail)
 }
 
@@ -348,7 +397,7 @@ mod tests {
             let merged = merged.unwrap_or(sent);
             checks.add_by(
                 CheckedObject { slot: sent.name(), sent, merged, origins: &origins, class: &class },
-                schema,
+                ReleasedSchema { schema, release: None },
                 None,
             );
         }

@@ -16,6 +16,8 @@ pub struct ResourceDefinition {
     /// Whether it comes from an API server, so that its labels are those of an installation; a manifest has no
     /// `metadata.uid`.
     pub is_stored: bool,
+    /// The release that it was taken from, such as `Cluster API v1.14.2`, if it is included in the program.
+    pub release: Option<String>,
     /// `openAPIV3Schema` by version; empty if only metadata is known (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
     /// Merge schemas by version.
@@ -68,7 +70,8 @@ impl ResourceDefinition {
             schemas.iter().map(|(version, schema)| (version.clone(), ssa::MergeSchema::from_openapi(schema)));
         let compiled = schemas.iter().map(|(version, schema)| (version.clone(), LazySchema::new(schema))).collect();
         let is_stored = object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty());
-        Some(ResourceDefinition { labels, is_stored, structures: structures.collect(), compiled, schemas })
+        let structures = structures.collect();
+        Some(ResourceDefinition { labels, is_stored, release: None, structures, compiled, schemas })
     }
 
     /// The validation schema of a version; `None` if unknown.

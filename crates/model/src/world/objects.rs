@@ -30,7 +30,11 @@ pub struct ObjectSet {
     /// Nodes of the workload cluster of a Cluster.
     nodes: KeyIndex<ObjectKey, ObjectKey>,
     definitions: RedBlackTreeMapSync<String, Arc<ResourceDefinition>>,
+    included: Option<IncludedDefinitions>,
 }
+
+/// Definitions that are included in the program, by their names.
+type IncludedDefinitions = fn(&str) -> Option<Arc<ResourceDefinition>>;
 
 /// Identifies an object in any version.
 type ObjectIdentity = (String, String, ObjectKey);
@@ -117,6 +121,17 @@ impl ObjectSet {
     /// The definition with that name.
     pub fn definition(&self, name: &str) -> Found<Arc<ResourceDefinition>> {
         self.definitions.get(name).cloned().map_or(Found::Absent, Found::Yes)
+    }
+
+    /// Sets the definitions by which objects are checked if they have no other definition.
+    pub fn include_definitions(&mut self, included: IncludedDefinitions) {
+        self.included = Some(included);
+    }
+
+    /// The definition by which objects are checked: unlike that of [`ObjectSet::definition`], it may be included in the
+    /// program, and then says nothing about what a cluster has installed.
+    pub fn definition_for_checks(&self, name: &str) -> Option<Arc<ResourceDefinition>> {
+        self.definitions.get(name).cloned().or_else(|| self.included.and_then(|included| included(name)))
     }
 
     /// An object. One that exists in other versions only is unreadable, since it cannot be converted.
