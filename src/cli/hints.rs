@@ -7,6 +7,7 @@ type Hint = (fn(&str) -> bool, &'static str);
 const OF_LINES: &[Hint] = &[
     (stands_for_a_gap, "\"...\" is a placeholder for omitted text: write the text, or remove the line"),
     (has_curly_quotes, "YAML reads curly quotes as part of the text: write \" or '"),
+    (is_of_helm, "if this is a template of Helm, render it first: helm template"),
     (has_lost_its_breaks, "one line holds several fields: its line breaks and indentation are lost"),
 ];
 
@@ -46,6 +47,13 @@ fn is_in_curly_quotes(text: &str) -> bool {
 
 fn has_curly_quotes(line: &str) -> bool {
     CURLY.iter().any(|(open, close)| line.contains(*open) && line.contains(*close))
+}
+
+/// Templates in patches are texts, where nothing has to be readable.
+fn is_of_helm(line: &str) -> bool {
+    let line = line.trim();
+    let has = |words: &str| line.contains(words);
+    line.starts_with("{{") || (has("{{") && [".Values", ".Release", ".Chart"].into_iter().any(has))
 }
 
 fn has_lost_its_breaks(line: &str) -> bool {

@@ -33,11 +33,11 @@ impl ServeArgs {
     /// # Errors
     /// When the file of timings cannot be read, or a kind is invalid.
     pub(super) fn lifecycle_settings(&self, endpoint: ServerAddress) -> Result<MachineSettings> {
-        let TimingsFile { timings, failures, named: _ } = match &self.timings {
+        let TimingsFile { mut timings, failures, named } = timings(self.timings.as_deref())?;
+        if self.embedded && named.is_empty() {
             // A person is waiting.
-            None if self.embedded => TimingsFile { timings: Timings::quick(), ..TimingsFile::default() },
-            file => timings(file.as_deref())?,
-        };
+            timings = Timings::quick();
+        }
         // These controllers take their own time.
         let timings = Timings { controllers: Duration::ZERO, ..timings };
         let is_kind = |text: &String| text.chars().next().is_some_and(|first| first.is_ascii_uppercase());

@@ -14,6 +14,7 @@ mod palette;
 mod report;
 mod text;
 
+use self::page::PageContext;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::path::Path;
@@ -46,7 +47,7 @@ use golang::calendar::Moment;
 use machines::lifecycle::settings::{InjectedFailure, TimingsFile};
 use machines::lifecycle::{GroupKind, MachineSettings, ObjectId};
 use model::hub::{Object, ObjectKey, paths};
-use model::world::{Found, Record};
+use model::world::{Facts, Found, Record};
 use schema::budget::Stop;
 use simulation::equivalent_clusters::{equivalent, renamed};
 use simulation::timeline::{ClusterTimeline, Timeline};
@@ -59,6 +60,7 @@ pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
         file.as_deref().map_or(Ok(()), |file| check_folder(file, flag))?;
     }
     let fails = !failures.is_empty();
+    let durations = if fixed.is_empty() { text::Durations::Default } else { text::Durations::File };
     let runtime_hooks = options.rules.feature_gates.runtime_sdk;
     let sides = SimulationSides::read(options)?;
     let extensions = sides.extensions(options)?;
@@ -111,15 +113,13 @@ pub(super) fn run(options: &SimulateArgs) -> Result<ExitCode> {
     }
     let report = SimulationReport::from_timeline(&timeline, &stuck, fails);
     if let Some(file) = &options.html {
-        atomic_file::write(file, &page::page(&report), 0o666)
+        let context = PageContext { durations, start, classes: sides.classes(timeline.clusters.keys()) };
+        atomic_file::write(file, &page::page(&report, &context), 0o666)
             .with_context(|| format!("cannot write {} (--html)", file.display()))?;
     }
     match options.output {
         OutputFormat::Json => output::json(&json::value(&report))?,
-        OutputFormat::Text => {
-            let durations = if options.timings.is_some() { text::Durations::File } else { text::Durations::Default };
-            output::text(&text::text(&report, options.all, durations))?;
-        }
+        OutputFormat::Text => output::text(&text::text(&report, options.all, durations))?,
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0 || !undecoded.is_empty())))
 }
@@ -201,6 +201,17 @@ impl SimulationSides {
         let undecoded = BTreeSet::new();
         let chosen = choice::clusters([&before, &after], &undecoded, &options.clusters, options.selector.as_ref())?;
         Ok(Some(chosen.into_iter().collect()))
+    }
+
+    /// The classes of Clusters, before and after the change.
+    fn classes<'k>(&self, clusters: impl Iterator<Item = &'k ObjectKey>) -> BTreeSet<ObjectKey> {
+        let sides = [Some(&self.before), self.after.as_ref()];
+        let facts: Vec<_> = sides.into_iter().flatten().map(|side| side.facts(&side.subjects())).collect();
+        let class = |key: &ObjectKey, facts: &Facts| match facts.cluster(key) {
+            Found::Yes(cluster) => cluster.class_key(),
+            Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
+        };
+        clusters.flat_map(|key| facts.iter().filter_map(|facts| class(key, facts))).collect()
     }
 
     /// The Clusters that failures name and that do not exist.

@@ -103,7 +103,7 @@ fn a_plan_with_existing_objects_equals_the_plan_of_the_files() {
             one.pointer_mut(VM).into_iter().for_each(|vm| vm["startupJitter"] = json!("0.5"));
         }),
         ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", |one| {
-            one["spec"]["template"]["spec"] = json!({"format": "cloud-config"})
+            one["spec"]["template"]["spec"] = json!({"format": "cloud-config"});
         }),
         ("Cluster", "apply  MachineDeployment", |one| {
             drop(

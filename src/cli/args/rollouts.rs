@@ -7,12 +7,20 @@ use clap::{Args, ColorChoice, ValueEnum};
 use jiff::Timestamp;
 
 use super::values::{ClusterPattern, cluster_pattern, duration, label_selector, moment, positive_duration};
-use super::{CeilingFlag, InputFlags, OutputFormat, PlanFormat, RuleFlags, extensions};
+use super::{ArgumentError, CeilingFlag, InputFlags, OutputFormat, PlanFormat, RuleFlags, extensions};
 use model::hub::LabelRequirements;
+
+/// Refuses a path that is neither the state before nor the state after a change.
+fn path_without_flag(_: &str) -> Result<String, ArgumentError> {
+    Err(ArgumentError::Form("give the state before the change with --from PATH, and the state after it with --to PATH"))
+}
 
 /// `plan`
 #[derive(Debug, Args)]
 pub struct PlanArgs {
+    /// Takes a path without a flag, to refuse it with a reason.
+    #[arg(hide = true, value_name = "PATH", value_parser = path_without_flag)]
+    misplaced: Option<String>,
     /// Files or directories with the current state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "live")]
     pub from: Vec<PathBuf>,

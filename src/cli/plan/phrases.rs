@@ -24,7 +24,14 @@ pub(super) fn summary(report: &ComparisonReport) -> String {
         0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
         0 if summary.failed == 0 && summary.refused == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
-        changed => format!("{changed} of {clusters} changed: {}{deleted}", machines(&summary.machines)),
+        changed => {
+            let change = match (summary.deleted_clusters, changed - summary.deleted_clusters) {
+                (0, _) => format!("{changed} of {clusters} changed"),
+                (gone, 0) => format!("{} deleted", counted(gone, "Cluster")),
+                (gone, changed) => format!("{changed} of {clusters} changed, {gone} deleted"),
+            };
+            format!("{change}: {}{deleted}", machines(&summary.machines))
+        }
     };
     let planned = match summary.clusters {
         0 => planned,

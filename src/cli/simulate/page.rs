@@ -3,27 +3,58 @@
 //!
 //! Apart from its style and its script, the page is well-formed XML.
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
 use super::chart::{self, Scale};
 use super::palette::{Palette, escaped, states};
 use super::report::{SimulationReport, TimelineGroup, span};
-use schema::field::counted;
+use super::text::Durations;
+use model::hub::ObjectKey;
+use schema::field::{a_few, counted};
 use simulation::timeline::ClusterTimeline;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// Maximum number of classes that are named; the rest is counted.
+const NAMED: usize = 5;
+
+/// What a simulation is about.
+pub(super) struct PageContext {
+    pub durations: Durations,
+    /// The time at which it begins.
+    pub start: Timestamp,
+    /// The classes of its Clusters.
+    pub classes: BTreeSet<ObjectKey>,
+}
+
 /// The whole page.
-pub(super) fn page(report: &SimulationReport<'_>) -> String {
+pub(super) fn page(report: &SimulationReport<'_>, context: &PageContext) -> String {
     let title = title(report);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <title>Rollout: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n{}{}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <h1>{title}</h1>\n{}{}{}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+        origin(context),
         machines(report),
         clusters(report)
     )
+}
+
+/// The classes, the time and the durations of a simulation.
+fn origin(context: &PageContext) -> String {
+    let PageContext { durations, start, classes } = context;
+    let names: Vec<String> = classes.iter().map(|class| escaped(&class.to_string())).collect();
+    let title = if names.len() == 1 { "ClusterClass" } else { "ClusterClasses" };
+    let durations = match durations {
+        Durations::Default => "durations are defaults; --timings sets those of an environment",
+        Durations::File => "durations of the file of --timings",
+    };
+    format!("<div class=\"origin\">{title} {}, from {start:.0}; {durations}</div>\n", a_few(&names, NAMED))
 }
 
 fn title(report: &SimulationReport<'_>) -> String {
@@ -90,6 +121,7 @@ fn facts(group: &TimelineGroup<'_>) -> String {
     let ClusterTimeline { last, events, peak_machines, .. } = group.timeline;
     let state = match group.reason {
         Some(_) => format!("<strong class=\"bad\">stuck</strong> after {}", span(*last)),
+        None if group.timeline.is_gone => format!("deleted after {}", span(*last)),
         None if events.is_empty() => "nothing is left to do".to_owned(),
         None => span(*last),
     };
@@ -133,7 +165,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use model::hub::ObjectKey;
     use simulation::timeline::{HeldSpan, MachineSpan, Timeline, TimelineChange, TimelineEvent};
 
     /// A text that would be read as HTML.
@@ -158,9 +189,11 @@ mod tests {
         let clusters =
             ["blue", "green"].map(|name| (ObjectKey::new(strange("space"), strange(name)), timeline.clone()));
         let timeline = Timeline::merge(clusters.into());
-        let page = page(&SimulationReport::from_timeline(&timeline, &BTreeMap::new(), false));
+        let classes = [ObjectKey::new(strange("space"), strange("class"))].into();
+        let context = PageContext { durations: Durations::Default, start: Timestamp::UNIX_EPOCH, classes };
+        let page = page(&SimulationReport::from_timeline(&timeline, &BTreeMap::new(), false), &context);
         assert!(!page.contains("<i>") && !page.contains("&\""), "{page}");
-        for what in ["space", "blue", "green", "machine", "owner", "version", "kind", "name", "reason"] {
+        for what in ["space", "blue", "green", "class", "machine", "owner", "version", "kind", "name", "reason"] {
             assert!(page.contains(&format!("&quot;&#39;&gt;&lt;i&gt;{what}&amp;")), "{what}: {page}");
         }
     }

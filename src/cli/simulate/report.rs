@@ -135,8 +135,8 @@ pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<StuckWait<'_>> {
 impl Stuck {
     /// What a user can do about it; `fails` says whether failures were injected.
     fn remediation(&self, fails: bool) -> Option<&'static str> {
-        let injected =
-            (fails && self.reason.is_of_a_machine()).then_some("remove the failures from the file of --timings");
+        let injected = (fails && self.reason.is_of_a_machine())
+            .then_some("the file of --timings makes machines fail; remove its failures to see the rollout end");
         let ran_out = self.ran_out.then_some("the time of --limit is over; a longer one may be enough");
         self.reason.remediation().or(injected).or(ran_out)
     }

@@ -206,6 +206,8 @@ fn assert_page(page: &Element, report: &Value) {
     let totals = page.one("p").text();
     assert!(totals.starts_with(&most(peak)), "{totals}");
     assert_eq!(totals.contains(&format!(", {stuck} stuck")), stuck > 0, "{totals}");
+    let origin = page.of_class("origin")[0].text();
+    assert!(origin.starts_with("ClusterClass ") && origin.contains("; durations "), "{origin}");
     let (groups, shown) = (list(report, "groups"), page.named("details"));
     assert_eq!(shown.len(), groups.len());
     for (group, shown) in groups.iter().zip(shown) {

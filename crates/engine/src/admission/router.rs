@@ -252,7 +252,7 @@ enum RequestDecodeError {
     NoOldObject,
     #[error("the object does not decode: {0}")]
     Object(String),
-    #[error("the oldObject does not decode: {0}")]
+    #[error("the stored object (oldObject) does not decode: {0}")]
     OldObject(String),
     #[error("the oldObject is too large")]
     OldObjectTooLarge,

@@ -113,6 +113,11 @@ impl ChangeGroup {
         self.about.fate == Fate::Sample
     }
 
+    /// Whether its Clusters are deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.about.fate == Fate::Deleted
+    }
+
     /// A group of one Cluster, and its id: the shared change in canonical order.
     pub fn from_report(report: &ClusterReport) -> (String, Self) {
         let names = NamePlaceholders::from_report(report);

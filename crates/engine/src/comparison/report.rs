@@ -51,6 +51,9 @@ pub struct Summary {
     pub clusters: usize,
     /// Clusters with changes.
     pub changed: usize,
+    /// Those of them that are deleted.
+    #[serde(skip)]
+    pub deleted_clusters: usize,
     pub machines: MachineCounts,
     pub deleted_objects: usize,
     /// Clusters that cannot be planned.
@@ -198,6 +201,7 @@ fn summary(groups: &[ChangeGroup]) -> Summary {
     Summary {
         clusters: clusters(|_| true),
         changed: clusters(|group| !group.steps.is_empty()),
+        deleted_clusters: clusters(|group| group.is_deleted() && !group.steps.is_empty()),
         machines: real().map(|group| group.machines).sum(),
         deleted_objects: real().map(|group| group.deleted).sum(),
         failed: all(|group| group.fails),

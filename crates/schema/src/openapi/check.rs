@@ -169,13 +169,13 @@ fn junctor_keywords(node: &SchemaDefinition, path: &Path, found: &mut Findings) 
         (!node.validations.is_empty(), "x-kubernetes-validations"),
     ] {
         if is_set {
-            found.forbidden(path.child(keyword), "cannot be set below allOf, anyOf, oneOf or not");
+            found.forbidden(path.child(keyword), "cannot be set inside allOf, anyOf, oneOf or not; set it beside them");
         }
     }
     if node.properties.as_ref().is_some_and(|properties| properties.contains_key("metadata")) {
         found.forbidden(
             path.child("properties").key("metadata"),
-            "cannot be constrained below allOf, anyOf, oneOf or not",
+            "cannot be constrained inside allOf, anyOf, oneOf or not",
         );
     }
 }

@@ -498,7 +498,7 @@ impl Planner<'_> {
             return Err(unavailable.clone().into());
         }
         let difference = ObjectDifference::none();
-        let reason = "the topology defines it and it does not exist".to_owned();
+        let reason = "it does not exist yet".to_owned();
         self.write(StepAction::Create, PlannedWrite { part, sent, origins, difference, reason });
         Ok(())
     }
