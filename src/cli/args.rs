@@ -144,6 +144,10 @@ pub struct SchemaArgs {
 pub enum SchemaName {
     /// Findings, as validate -o json prints them.
     Findings,
+    /// The file of --timings.
+    Timings,
+    /// Recorded answers of extensions, as --record writes them.
+    Recording,
 }
 
 /// `completions`

@@ -29,6 +29,7 @@ use super::args::extensions::{self as args, NamedExtension};
 use super::args::values;
 use super::atomic_file;
 use super::discovered::VariableServer;
+use super::format_schemas;
 use super::live::{self, ClusterConnection};
 use super::sources::{self, FILE_LIMIT, TOTAL_LIMIT};
 use engine::extensions::answers::Retry;
@@ -617,6 +618,7 @@ fn hooks(config: &Object) -> bool {
 /// simulation.
 fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, AnswerSource, Option<Timestamp>)> {
     let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
+    format_schemas::check(file, &text, format_schemas::RECORDING)?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
     ensure!(recording.format == FORMAT, "{} has the format {:?}, not {FORMAT}", file.display(), recording.format);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::args::ServeArgs;
+use super::format_schemas;
 use super::output::{self, Text};
 use super::sources::{self, FILE_LIMIT};
 use machines::lifecycle::MachineSettings;
@@ -19,11 +20,12 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// The timings and failures of a file; the defaults without one.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// When the file cannot be read, or has mistakes.
 pub(super) fn timings(file: Option<&Path>) -> Result<TimingsFile> {
     let Some(path) = file else { return Ok(TimingsFile::default()) };
     let text = sources::text_content(path, FILE_LIMIT)
         .with_context(|| format!("cannot read {} (--timings)", path.display()))?;
+    format_schemas::check(path, &text, format_schemas::TIMINGS).context("--timings")?;
     read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
 }
 

@@ -25,6 +25,7 @@ mod findings;
 mod fleet_plans;
 mod floods;
 mod forecasts;
+mod format_schemas;
 mod garbage;
 mod held_edits;
 mod hostile_texts;

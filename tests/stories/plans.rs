@@ -154,7 +154,7 @@ fn a_deleted_cluster_deletes_all_its_objects() {
     assert!(message.contains("delete Cluster memo: it is not among the new files"), "{message}");
     assert!(message.contains("delete MachineDeployment memo-front-desk-"), "{message}");
     assert!(
-        message.starts_with("1 of 1 Cluster changed: 0 machines replaced, 9 removed; ")
+        message.starts_with("1 Cluster deleted: 0 machines replaced, 9 removed; ")
             && message.contains(" objects deleted\n"),
         "{message}"
     );

@@ -92,8 +92,8 @@ fn a_class_may_have_many_external_patches() {
     // PE-23, PE-29
     let lab = TestExtension::start();
     lab.on("GeneratePatches", "generate", |request| {
-        let name = format!("label{}", request["settings"]["number"].as_str().unwrap());
-        patched(request, CONFIG, "format", &json!(name))
+        let format = if request["settings"]["number"] == "19" { "ignition" } else { "cloud-config" };
+        patched(request, CONFIG, "format", &json!(format))
     });
     lab.on("ValidateTopology", "validate", |_| Reply::done());
     let names: Vec<String> = (0..20).map(|number| format!("remote-{number}")).collect();
@@ -107,7 +107,7 @@ fn a_class_may_have_many_external_patches() {
     folder.trust(&lab.ca);
     let url = format!("lab={}", lab.url());
     let (code, out, err) = folder.run(&["render", "bundle.json", "--extension", &url, "--extension-ca", "ca.crt"]);
-    assert!(code == 0 && out.contains("format: label19") && !out.contains("label18"), "the last one wins: {err}");
+    assert!(code == 0 && out.contains("format: ignition") && !out.contains("cloud-config"), "the last one wins: {err}");
     assert!(lab.count("generate") >= 20 && lab.count("validate") >= 20);
 }
 
