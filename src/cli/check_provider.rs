@@ -2,7 +2,11 @@
 
 mod observer;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,7 +17,9 @@ use super::args::{CheckProviderArgs, OutputFormat, VariableFlags};
 use super::empty;
 use super::files::{FileInput, FileReader};
 use super::output::{self, Text};
-use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Level};
+use super::sources::{self, FILE_LIMIT};
+use golang::yaml;
+use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Kustomization, Level};
 use schema::field::{counted, enumerated};
 
 /// Prints the findings about each definition, or about objects of a running cluster.
@@ -33,7 +39,7 @@ fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(UNUSABLE));
     }
     let manifests: Vec<&Value> = input.objects.iter().map(|loaded| &loaded.manifest.value).collect();
-    let all = provider_contract::check(&manifests);
+    let all = provider_contract::check(&manifests, &kustomizations(&input));
     let report = ProviderReport::from_input(&input, &all);
     if report.definitions.is_empty() {
         let found = "nothing was checked: no CustomResourceDefinition of a provider was found";
@@ -46,6 +52,38 @@ fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
     }
     let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
     Ok(ExitCode::from(u8::from(fails)))
+}
+
+/// The names of a kustomization.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// The kustomizations beside the files of objects, or one folder above, by the index of the object: `config/crd` has the
+/// labels of `config/crd/bases`.
+fn kustomizations(input: &FileInput) -> BTreeMap<usize, Arc<Kustomization>> {
+    let mut known: BTreeMap<&str, Option<Arc<Kustomization>>> = BTreeMap::new();
+    let beside = |file: &str| {
+        // Standard input has no folder.
+        let folders = Path::new(file).is_file().then(|| Path::new(file).ancestors().skip(1).take(2));
+        folders.into_iter().flatten().find_map(kustomization).map(Arc::new)
+    };
+    let mut all = BTreeMap::new();
+    for (index, loaded) in input.objects.iter().enumerate() {
+        let found = known.entry(&loaded.file).or_insert_with(|| beside(&loaded.file));
+        all.extend(found.clone().map(|found| (index, found)));
+    }
+    all
+}
+
+/// The labels that the kustomization of a folder adds.
+fn kustomization(folder: &Path) -> Option<Kustomization> {
+    let is_file = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    let path = KUSTOMIZATIONS.map(|name| folder.join(name)).into_iter().find(is_file)?;
+    let value = yaml::value(&sources::text_content(&path, FILE_LIMIT).ok()?).ok()?;
+    let pairs = value.get("labels").and_then(Value::as_array).into_iter().flatten();
+    let labels = pairs.filter_map(|added| added.get("pairs")).chain(value.get("commonLabels"));
+    let labels = labels.filter_map(Value::as_object).flatten();
+    let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+    Some(Kustomization { file: path.display().to_string(), labels })
 }
 
 /// The output of `-o json`.

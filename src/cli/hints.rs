@@ -7,8 +7,8 @@ type Hint = (fn(&str) -> bool, &'static str);
 const OF_LINES: &[Hint] = &[
     (stands_for_a_gap, "\"...\" is a placeholder for omitted text: write the text, or remove the line"),
     (has_curly_quotes, "YAML reads curly quotes as part of the text: write \" or '"),
-    (is_of_helm, "if this is a template of Helm, render it first: helm template"),
     (has_lost_its_breaks, "one line holds several fields: its line breaks and indentation are lost"),
+    (is_of_helm, "if this is a template of Helm, render it first: helm template"),
 ];
 
 /// Signs in texts that YAML reads in another way than intended.
@@ -75,6 +75,9 @@ mod tests {
             ("a: [“b: c”, ]}\n", 1, Some(OF_LINES[1].1)),
             ("apiVersion: v1 kind: Cluster metadata: name: a\n", 1, Some(OF_LINES[2].1)),
             ("kind: Cluster metadata: name: a labels: {} b\n", 1, Some(OF_LINES[2].1)),
+            ("{{- if .a }}\na: b\n", 1, Some(OF_LINES[3].1)),
+            ("a: {{ .Values.b }}: c\n", 1, Some(OF_LINES[3].1)),
+            ("a: {{ .b }}: c\n", 1, None),
             ("a: {b: c, d: e, f: g}: h\n", 1, None),
             ("it's a: b: c\n", 1, None),
             ("", 1, None),

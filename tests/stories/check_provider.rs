@@ -68,18 +68,42 @@ fn release_metadata_are_compared_with_the_labels() {
 }
 
 #[test]
-fn definitions_as_they_are_in_sources_lack_their_labels() {
-    // The labels are added by kustomize when the provider is built.
+fn sources_are_checked_by_the_contract_that_they_show() {
+    // CT-3.5: kustomize adds the labels when the provider is built.
     let (code, out, _) = check(&["-o", "json", "fixtures/definitions"], "");
     let report: Value = serde_json::from_str(&out).unwrap();
-    let rules: Vec<&str> = report["definitions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|one| one["findings"].as_array().unwrap())
-        .map(|finding| finding["rule"].as_str().unwrap())
-        .collect();
-    assert_eq!((code, rules), (1, vec!["CT-3.5"]));
+    let definition = &report["definitions"][0];
+    let findings = definition["findings"].as_array().unwrap().iter();
+    let found: Vec<[&str; 2]> =
+        findings.map(|finding| ["level", "rule"].map(|name| finding[name].as_str().unwrap())).collect();
+    assert_eq!((code, found), (0, vec![["warning", "CT-1.2"], ["warning", "CT-3.5"]]));
+    assert_eq!(definition["contract"], "v1beta2");
+}
+
+#[test]
+fn the_labels_of_a_kustomization_count() {
+    // CT-3.4, CT-3.5
+    let folder = tempfile::tempdir().unwrap();
+    let bases = folder.path().join("config/crd/bases");
+    fs::create_dir_all(&bases).unwrap();
+    for (number, definition) in definitions("embedded-provider").split("---\n").skip(1).enumerate() {
+        let lines = definition.lines().filter(|line| !line.starts_with("    cluster.x-k8s.io/"));
+        let unlabelled: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(bases.join(format!("{number}.yaml")), unlabelled.replace("  labels:\n", "")).unwrap();
+    }
+    let path = folder.path().join("config/crd").display().to_string();
+    let (code, out, _) = check(&[&path], "");
+    assert!(code == 0 && out.contains("the contract v1beta2 is assumed") && out.ends_with("1 warning\n"), "{out}");
+    for (labels, wanted, warnings) in [
+        ("labels:\n- pairs:\n    cluster.x-k8s.io/v1beta2: v1beta1\n", "contract v1beta2 in version v1beta1", 1),
+        ("commonLabels: {cluster.x-k8s.io/v1beta1: v1alpha9_v1beta1}\n", "contract v1beta1 in version v1beta1", 2),
+    ] {
+        fs::write(folder.path().join("config/crd/kustomization.yaml"), labels).unwrap();
+        let (_, out, _) = check(&[&path], "");
+        assert_eq!(out.matches(wanted).count(), 10, "{out}");
+        assert_eq!(out.matches("config/crd/kustomization.yaml adds labels").count(), 1, "{out}");
+        assert_eq!(out.matches("  warning CT-3.").count(), warnings, "{out}");
+    }
 }
 
 #[test]

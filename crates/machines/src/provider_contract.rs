@@ -31,11 +31,14 @@ mod templates;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use self::access::Access;
 use self::definition::ProviderDefinition;
-pub use self::definition::ProviderRole;
+pub use self::definition::{Kustomization, ProviderRole};
 pub use self::finding::{ContractFinding, Level, order};
 use self::own_access::OwnAccess;
 use self::packaging::Release;
@@ -66,27 +69,33 @@ struct ManifestContext<'a> {
 }
 
 /// Checks the CustomResourceDefinitions among manifests, together with the roles and release metadata, in order.
-pub fn check(manifests: &[&Value]) -> Vec<CheckedDefinition> {
-    let definitions: Vec<(usize, ProviderDefinition<'_>)> = manifests
-        .iter()
-        .enumerate()
-        .filter_map(|(i, manifest)| Some((i, ProviderDefinition::from_manifest(manifest)?)))
-        .collect();
-    let all: Vec<&ProviderDefinition<'_>> = definitions.iter().map(|(_, definition)| definition).collect();
+/// `kustomizations` are those beside the files of the manifests, by index.
+pub fn check(manifests: &[&Value], kustomizations: &BTreeMap<usize, Arc<Kustomization>>) -> Vec<CheckedDefinition> {
+    let (mut indices, mut definitions) = (Vec::new(), Vec::new());
+    for (index, manifest) in manifests.iter().enumerate() {
+        let kustomization = kustomizations.get(&index).map(|kustomization| &**kustomization);
+        if let Some(definition) = ProviderDefinition::from_manifest(manifest, kustomization) {
+            indices.push(index);
+            definitions.push(definition);
+        }
+    }
+    let assumed: Vec<_> = definitions.iter().map(|definition| definition.assumption(&definitions)).collect();
+    definitions.iter_mut().zip(assumed).for_each(|(definition, assumed)| definition.assumed = assumed);
+    let all: Vec<&ProviderDefinition<'_>> = definitions.iter().collect();
     let files = ManifestContext {
         access: Access::from_manifests(manifests),
         own_access: OwnAccess::from_manifests(manifests),
         release: Release::from_manifests(manifests, &all),
         definitions: all,
     };
-    definitions.iter().map(|(index, definition)| checked(*index, definition, &files)).collect()
+    indices.iter().zip(&definitions).map(|(index, definition)| checked(*index, definition, &files)).collect()
 }
 
 fn checked(index: usize, definition: &ProviderDefinition<'_>, files: &ManifestContext<'_>) -> CheckedDefinition {
     let choice = definition.choice();
     let mut findings = Vec::new();
     if let Some(role) = definition.role {
-        naming::check(definition, &mut findings);
+        naming::check(definition, &files.definitions, &mut findings);
         match definition.template_of() {
             Some(kind) => templates::check(definition, role, &kind, &files.definitions, &mut findings),
             None => fields::check(definition, role, &mut findings),

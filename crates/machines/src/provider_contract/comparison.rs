@@ -208,8 +208,11 @@ impl TemplateComparison<'_> {
             let field = schema(object, "properties").and_then(|fields| fields.get(&name));
             let has_default = field.is_some_and(|field| field.get("default").is_some());
             if !has_default && !self.supplied.contains(&&*place) {
-                let message = format!("{} requires this field, but the template does not", self.kind);
-                self.error(&place, message, "make it optional, give it a default, or require it in the template too");
+                let message = format!(
+                    "{} requires this field, and the template does not, so a webhook of the provider has to set it",
+                    self.kind
+                );
+                self.warn(&place, message, "make it optional, give it a default, or require it in the template too");
             }
         }
     }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use model::hub::contract::{Contract, chosen, cloned_kind, names_contracts, object_kind};
+use super::field_types::{FieldLookup, find};
+use model::hub::contract::{
+    CONTRACTS, Contract, assumed_contract, chosen, cloned_kind, compare_versions, names_contracts, object_kind,
+};
 
 /// The role of a kind: the field of Cluster API's objects that refers to its objects or templates (CT-1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,13 @@ pub(super) struct DefinitionVersion<'a> {
     pub subresources: Option<&'a Value>,
 }
 
+/// The labels that a kustomization adds to definitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kustomization {
+    pub file: String,
+    pub labels: BTreeMap<String, String>,
+}
+
 /// A CustomResourceDefinition.
 #[derive(Debug)]
 pub(super) struct ProviderDefinition<'a> {
@@ -80,6 +90,10 @@ pub(super) struct ProviderDefinition<'a> {
     pub kind: &'a str,
     pub role: Option<ProviderRole>,
     pub labels: BTreeMap<String, String>,
+    /// The kustomization that the labels of contracts are from, if the manifest has none.
+    pub kustomization: Option<&'a Kustomization>,
+    /// The contract and the version that follow from the schema, if no label says so.
+    pub assumed: Option<(&'static str, &'a str)>,
     /// The definition as JSON.
     pub manifest: &'a Value,
     pub versions: Vec<DefinitionVersion<'a>>,
@@ -92,14 +106,16 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 
 impl<'a> ProviderDefinition<'a> {
     /// Reads a definition; `None` for other kinds.
-    pub(super) fn from_manifest(manifest: &'a Value) -> Option<Self> {
+    pub(super) fn from_manifest(manifest: &'a Value, kustomization: Option<&'a Kustomization>) -> Option<Self> {
         if text(manifest, "/kind") != "CustomResourceDefinition" {
             return None;
         }
         let labels = manifest.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
         let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         let versions = manifest.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-        let labels: BTreeMap<String, String> = labels.collect();
+        let mut labels: BTreeMap<String, String> = labels.collect();
+        let kustomization = kustomization.filter(|added| !names_contracts(&labels) && names_contracts(&added.labels));
+        labels.extend(kustomization.into_iter().flat_map(|added| added.labels.clone()));
         let (group, kind) = (text(manifest, "/spec/group"), text(manifest, "/spec/names/kind"));
         Some(ProviderDefinition {
             name: text(manifest, "/metadata/name"),
@@ -109,6 +125,8 @@ impl<'a> ProviderDefinition<'a> {
             role: ProviderRole::for_kind(group, object_kind(kind))
                 .filter(|_| FAMILIES.contains(&family_of(group)) || names_contracts(&labels)),
             labels,
+            kustomization,
+            assumed: None,
             manifest,
             versions: versions.map(version).collect(),
         })
@@ -121,7 +139,50 @@ impl<'a> ProviderDefinition<'a> {
 
     /// The contract in use, and the version in which objects are read (CT-3.5).
     pub(super) fn choice(&self) -> Option<(&'static str, &str)> {
-        chosen(&self.labels)
+        chosen(&self.labels).or(self.assumed)
+    }
+
+    /// Whether labels of its own name a contract.
+    pub(super) fn is_labelled(&self) -> bool {
+        self.kustomization.is_none() && names_contracts(&self.labels)
+    }
+
+    /// Whether it was read from an API server, where no kustomization adds labels any more.
+    fn is_stored(&self) -> bool {
+        !text(self.manifest, "/metadata/uid").is_empty()
+    }
+
+    /// The newest version that is served.
+    pub(super) fn newest_version(&self) -> Option<&'a str> {
+        let served = self.versions.iter().filter(|version| version.is_served).map(|version| version.name);
+        served.max_by(|a, b| compare_versions(a, b))
+    }
+
+    /// The contract and the version of a definition without labels, as in the sources of a provider: the fields of the
+    /// status show the contract, those of a template's objects if it is one.
+    pub(super) fn assumption(&self, all: &[ProviderDefinition<'a>]) -> Option<(&'static str, &'a str)> {
+        if self.role.is_none() || self.is_stored() || names_contracts(&self.labels) {
+            return None;
+        }
+        let version = self.newest_version()?;
+        let is_object =
+            |other: &&ProviderDefinition<'a>| (other.group, other.kind) == (self.group, object_kind(self.kind));
+        let of_group = |other: &&ProviderDefinition<'a>| other.group == self.group;
+        let shown = all.iter().filter(is_object).chain(all.iter().filter(of_group));
+        let shown = shown.filter_map(|other| other.shown_contract(version)).next();
+        Some((shown.unwrap_or_else(|| assumed_contract(self.group, object_kind(self.kind), version)), version))
+    }
+
+    /// The contract that the status of a version shows (CT-20.2).
+    fn shown_contract(&self, version: &str) -> Option<&'static str> {
+        let schema = self.version(version)?.schema?;
+        let has = |field: &str| matches!(find(schema, field), FieldLookup::Known(_));
+        let [newer, older] = CONTRACTS;
+        match () {
+            () if has("status.initialization") => Some(newer),
+            () if has("status.ready") => Some(older),
+            () => None,
+        }
     }
 
     /// A version by name.

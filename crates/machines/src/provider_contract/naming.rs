@@ -1,19 +1,24 @@
 //! Name, scope, labels and versions of a definition (CT-1.3, CT-1.4, CT-2, CT-3, CT-7.2).
 
 use super::definition::{ProviderDefinition, text};
-use super::finding::ContractFinding;
-use model::hub::contract::{CONTRACTS, definition_name, plural};
+use super::finding::{ContractFinding, Level};
+use model::hub::contract::{CONTRACTS, compare_versions, definition_name, plural};
+use schema::field::enumerated;
 
 /// Prefix of labels that list versions.
 const LABEL: &str = "cluster.x-k8s.io/";
 
 /// Checks the fields by which the controllers find a kind and choose its version.
-pub(super) fn check(definition: &ProviderDefinition<'_>, findings: &mut Vec<ContractFinding>) {
+pub(super) fn check(
+    definition: &ProviderDefinition<'_>,
+    all: &[&ProviderDefinition<'_>],
+    findings: &mut Vec<ContractFinding>,
+) {
     findings.extend(scope(definition));
     findings.extend(name(definition));
     findings.extend(list_kind(definition));
-    findings.extend(labels(definition));
-    findings.extend(versions(definition));
+    findings.extend(labels(definition, all));
+    findings.extend(versions(definition, all));
     findings.extend(status_subresource(definition));
 }
 
@@ -44,34 +49,68 @@ fn list_kind(definition: &ProviderDefinition<'_>) -> Option<ContractFinding> {
     })
 }
 
-fn labels(definition: &ProviderDefinition<'_>) -> Option<ContractFinding> {
-    definition.choice().is_none().then(|| {
-        let message = "no label says which versions follow a contract, so objects of this kind cannot be read";
-        let newest = definition.versions.last().map_or("v1beta1", |version| version.name);
-        let remediation = format!(
-            "add the label {LABEL}v1beta2: {newest}, with all versions that follow the contract, separated by _; \
-             if kustomize adds the labels, check its output"
-        );
-        ContractFinding::error("CT-3.5", "metadata.labels", message).with_remediation(remediation)
-    })
+fn labels(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) -> Option<ContractFinding> {
+    let field = "metadata.labels";
+    let (contract, version) = match (definition.kustomization, definition.assumed) {
+        (None, None) if definition.choice().is_some() => return None,
+        (Some(kustomization), _) => {
+            let message = format!("no label says which versions follow a contract; {} adds labels", kustomization.file);
+            let remediation = "give what kustomize prints, to check what is installed";
+            let finding = ContractFinding::warning("CT-3.5", field, message).with_remediation(remediation);
+            return is_first(definition, all).then_some(finding);
+        }
+        (None, assumed) => assumed.unwrap_or((CONTRACTS[0], definition.newest_version().unwrap_or("v1beta1"))),
+    };
+    let remediation = format!(
+        "add the label {LABEL}{contract}: {version}, with all versions that follow the contract, separated by _; \
+         if kustomize adds the labels, check its output"
+    );
+    let missing = "no label says which versions follow a contract";
+    // In sources no definition has labels, because kustomize adds them to all.
+    let is_source =
+        definition.assumed.is_some() && !all.iter().any(|other| other.role.is_some() && other.is_labelled());
+    let finding = match is_source {
+        true if !is_first(definition, all) => return None,
+        true => {
+            let message = format!("{missing}; the contract {contract} is assumed, for all definitions without one");
+            ContractFinding::warning("CT-3.5", field, message)
+        }
+        false => ContractFinding::error("CT-3.5", field, format!("{missing}, so objects of this kind cannot be read")),
+    };
+    Some(finding.with_remediation(remediation))
 }
 
-/// Versions in labels that the definition does not serve.
-fn versions(definition: &ProviderDefinition<'_>) -> Vec<ContractFinding> {
+/// Whether a definition is the first one without labels of its own: what is about all of them is said once.
+fn is_first(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) -> bool {
+    let first = all.iter().find(|other| other.role.is_some() && !other.is_labelled());
+    first.is_some_and(|first| std::ptr::eq(*first, definition))
+}
+
+/// Versions in labels that the definition does not serve. Only the newest version of a label is read.
+fn versions(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) -> Vec<ContractFinding> {
     let contracts = CONTRACTS.iter().filter_map(|contract| {
         let label = format!("{LABEL}{contract}");
         let listed = definition.labels.get(&label)?;
         Some((label, listed))
     });
     let of_label = |(label, listed): (String, &String)| {
-        let unknown = listed.split('_').filter(|name| !name.is_empty());
-        let unknown = unknown.filter(|name| definition.version(name).is_none_or(|version| !version.is_served));
-        let finding = |name: &str| {
-            let message = format!("the label lists version {name}, which the definition does not serve");
-            ContractFinding::error("CT-3.4", format!("metadata.labels[{label}]"), message)
-                .with_remediation(format!("remove {name} from the label, or serve the version"))
+        let listed = || listed.split('_').filter(|name| !name.is_empty());
+        let newest = listed().max_by(|a, b| compare_versions(a, b));
+        let is_unserved = |name: &&str| definition.version(name).is_none_or(|version| !version.is_served);
+        let (read, older): (Vec<&str>, Vec<&str>) =
+            listed().filter(is_unserved).partition(|name| Some(*name) == newest);
+        let finding = |level, names: &[&str]| {
+            let what = if names.len() == 1 { "version" } else { "versions" };
+            let names = enumerated(names);
+            let message = format!("the label lists {what} {names}, which the definition does not serve");
+            let remediation = format!("remove {names} from the label, or serve the {what}");
+            let field = format!("metadata.labels[{label}]");
+            ContractFinding { level, ..ContractFinding::error("CT-3.4", field, message) }.with_remediation(remediation)
         };
-        unknown.map(finding).collect::<Vec<_>>()
+        // The labels of a kustomization are the same for all definitions.
+        let is_said = older.is_empty() || (definition.kustomization.is_some() && !is_first(definition, all));
+        let read = (!read.is_empty()).then(|| finding(Level::Error, &read));
+        read.into_iter().chain((!is_said).then(|| finding(Level::Warning, &older))).collect::<Vec<_>>()
     };
     contracts.flat_map(of_label).collect()
 }

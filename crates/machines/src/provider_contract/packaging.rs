@@ -65,6 +65,10 @@ fn agrees(metadata: &Value, definition: &ProviderDefinition<'_>) -> Option<Contr
     let message = match newest.map(|series| text(series, "/contract")) {
         None => "the release metadata in the files list no release series".to_owned(),
         Some(contract) => {
+            // Sources have no labels yet.
+            if definition.assumed.is_some() {
+                return None;
+            }
             let label = definition.labels.get(&format!("cluster.x-k8s.io/{contract}"));
             if label.is_some_and(|versions| !versions.is_empty()) {
                 return None;

@@ -1,9 +1,12 @@
 //! Each finding, by one defect in the definitions of the embedded provider, which have none.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::finding::Level::{self, Error, Warning};
-use super::{CheckedDefinition, check, order};
+use super::{CheckedDefinition, Kustomization, check, order};
 use model::crd;
 
 /// A change of a definition: kind, path, and new value; `None` removes it.
@@ -50,7 +53,7 @@ fn provider(edits: &[DefinitionEdit]) -> Vec<Value> {
 }
 
 fn checked(manifests: &[Value]) -> Vec<CheckedDefinition> {
-    check(&manifests.iter().collect::<Vec<_>>())
+    check(&manifests.iter().collect::<Vec<_>>(), &BTreeMap::new())
 }
 
 fn found(checked: &[CheckedDefinition]) -> Vec<(Level, &'static str, &str, &str)> {
@@ -161,9 +164,9 @@ fn names_scope_labels_and_versions_are_those_that_controllers_look_for() {
         ),
         // CT-3.4
         (
-            "a version that is not there",
-            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1alpha2_v1beta1"}))],
-            vec![(Error, "CT-3.4", "EmbeddedConfig", "metadata.labels[cluster.x-k8s.io/v1beta2]")],
+            "older versions that are not there",
+            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1alpha2_v1alpha3_v1beta1"}))],
+            vec![(Warning, "CT-3.4", "EmbeddedConfig", "metadata.labels[cluster.x-k8s.io/v1beta2]")],
         ),
         (
             "a version that is not served",
@@ -173,6 +176,40 @@ fn names_scope_labels_and_versions_are_those_that_controllers_look_for() {
     ] {
         finds(case, &edits, &wanted);
     }
+}
+
+#[test]
+fn sources_without_labels_are_checked_by_the_contract_of_their_schema() {
+    // CT-3.5, CT-20.2
+    let sources = |edits: &[DefinitionEdit]| {
+        let mut all = provider(edits);
+        all.iter_mut().for_each(|one| drop(one["metadata"].as_object_mut().unwrap().remove("labels")));
+        all
+    };
+    let all = checked(&sources(&[]));
+    let first = "EmbeddedCluster";
+    assert_eq!(found(&all), [(Warning, "CT-3.5", first, "metadata.labels")], "once");
+    assert!(all.iter().all(|one| one.contract.as_deref() == Some("v1beta2")), "{all:#?}");
+    let fix = &all.iter().find(|one| one.kind == first).unwrap().findings[0].remediation;
+    assert!(fix.starts_with("add the label cluster.x-k8s.io/v1beta2: v1beta1, "), "{fix}");
+    // The other checks run.
+    let broken = sources(&[set("EmbeddedMachine", format!("{}/type", field("spec.providerID")), json!("integer"))]);
+    let rules: Vec<&str> = found(&checked(&broken)).into_iter().map(|(_, rule, ..)| rule).collect();
+    assert_eq!(rules.iter().filter(|rule| **rule == "CT-3.5").count(), 1);
+    assert!(rules.contains(&"CT-8.1"), "{rules:?}");
+    // A definition of an installation has to have the label.
+    let mut stored = sources(&[]);
+    stored.iter_mut().for_each(|one| one["metadata"]["uid"] = json!("u"));
+    assert!(found(&checked(&stored)).iter().all(|(level, rule, ..)| (*level, *rule) == (Error, "CT-3.5")));
+    // The labels of a kustomization count.
+    let labels = [("cluster.x-k8s.io/v1beta1".to_owned(), "v1beta1".to_owned())].into();
+    let kustomization = Arc::new(Kustomization { file: "config/crd/kustomization.yaml".to_owned(), labels });
+    let manifests = sources(&[]);
+    let kustomizations = (0..manifests.len()).map(|index| (index, kustomization.clone())).collect();
+    let all = check(&manifests.iter().collect::<Vec<_>>(), &kustomizations);
+    assert!(all.iter().all(|one| one.contract.as_deref() == Some("v1beta1")), "{all:#?}");
+    let said = found(&all).into_iter().filter(|(_, rule, ..)| *rule == "CT-3.5").collect::<Vec<_>>();
+    assert_eq!(said, [(Warning, "CT-3.5", first, "metadata.labels")]);
 }
 
 #[test]
@@ -563,7 +600,7 @@ fn fields_that_only_objects_have_are_optional_or_have_a_default() {
     let optional = [more(json!({"type": "string"}))];
     finds("optional", &optional, &[]);
     let needed = [more(json!({"type": "string"})), required.clone()];
-    finds("required", &needed, &[(Error, "CT-12.8", template, "spec.template.spec.more")]);
+    finds("required", &needed, &[(Warning, "CT-12.8", template, "spec.template.spec.more")]);
     let with_default = [more(json!({"type": "string", "default": "a"})), required];
     finds("with a default", &with_default, &[]);
 }
