@@ -141,10 +141,15 @@ struct WrittenExtension<'a> {
     calls: Vec<&'a RecordedCall>,
 }
 
-/// The same, for reading.
+/// The format of a recording.
+#[derive(Debug, Deserialize)]
+struct RecordingFormat {
+    format: String,
+}
+
+/// The same as [`WrittenRecording`], for reading.
 #[derive(Debug, Deserialize)]
 struct Recording {
-    format: String,
     /// When the simulation began, if it is one of a simulation.
     start: Option<Timestamp>,
     extensions: Vec<RecordedExtension>,
@@ -618,10 +623,13 @@ fn hooks(config: &Object) -> bool {
 /// simulation.
 fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, AnswerSource, Option<Timestamp>)> {
     let text = sources::text_content(file, TOTAL_LIMIT).with_context(|| format!("cannot read {}", file.display()))?;
+    // A newer format may have other keys.
+    if let Ok(RecordingFormat { format }) = serde_json::from_str(&text) {
+        ensure!(format == FORMAT, "{} has the format {format:?}, not {FORMAT}", file.display());
+    }
     format_schemas::check(file, &text, format_schemas::RECORDING)?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
-    ensure!(recording.format == FORMAT, "{} has the format {:?}, not {FORMAT}", file.display(), recording.format);
     let Some(found) = recording.extensions.into_iter().find(|found| found.name == name) else {
         bail!("{} has no answers of {name}", file.display());
     };

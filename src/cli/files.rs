@@ -109,6 +109,15 @@ impl FileReader {
 }
 
 impl FileInput {
+    /// Keeps definitions only: the directory was not named by the user, and may hold other things.
+    pub(super) fn keep_definitions(&mut self) {
+        self.objects.retain(|loaded| loaded.manifest.kind == "CustomResourceDefinition");
+        self.passed_over.clear();
+        for unreadable in &mut self.unreadable {
+            unreadable.reason.push_str(" (read for definitions; TOPOLOGIST_CRDS= switches this off)");
+        }
+    }
+
     fn add(&mut self, file: &str, written: &str, variables: &VariableFlags, is_of_folder: bool) {
         let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
         let resolved = match variables.is_empty() {

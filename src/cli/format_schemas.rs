@@ -88,8 +88,16 @@ fn mistakes(file: &Path, document: &YamlDocument, schema: &Value, error: &Valida
             vec![at(None, format!("the key {} is missing", property.as_str().unwrap_or_default()))]
         }
         _ => {
-            let value: String = error.instance().to_string().chars().take(SHOWN).collect();
-            let title = part.and_then(|part| part.get("title")?.as_str()).unwrap_or("allowed here");
+            // Objects and lists of a recording may hold secrets.
+            let value = match error.instance().as_ref() {
+                Value::Object(_) => "an object".to_owned(),
+                Value::Array(_) => "a list".to_owned(),
+                value => value.to_string().chars().take(SHOWN).collect(),
+            };
+            let title = match path.is_empty() {
+                true => "an object",
+                false => part.and_then(|part| part.get("title")?.as_str()).unwrap_or("allowed here"),
+            };
             vec![at(None, format!("{value} is not {title}"))]
         }
     }
@@ -136,6 +144,7 @@ mod tests {
                 "node: 1s\ninfrastucture: 1s\n",
                 "t.yaml:2:1: unknown key \"infrastucture\"; did you mean infrastructure?",
             ),
+            ("- 1\n", "t.yaml:1:1: a list is not an object"),
             ("infra: 1s\n", "t.yaml:1:1: unknown key \"infra\"; did you mean infrastructure?"),
             ("node: soon\n", "t.yaml:1:7: node: \"soon\" is not a duration, such as 20s or 1m30s"),
             ("node: 20\n", "t.yaml:1:7: node: 20 is not a duration, such as 20s or 1m30s"),

@@ -53,7 +53,8 @@ fn has_curly_quotes(line: &str) -> bool {
 fn is_of_helm(line: &str) -> bool {
     let line = line.trim();
     let has = |words: &str| line.contains(words);
-    line.starts_with("{{") || (has("{{") && [".Values", ".Release", ".Chart"].into_iter().any(has))
+    line.starts_with("{{-")
+        || (has("{{") && [".Values", ".Release", ".Chart", "include \"", "template \""].into_iter().any(has))
 }
 
 fn has_lost_its_breaks(line: &str) -> bool {
@@ -77,6 +78,7 @@ mod tests {
             ("kind: Cluster metadata: name: a labels: {} b\n", 1, Some(OF_LINES[2].1)),
             ("{{- if .a }}\na: b\n", 1, Some(OF_LINES[3].1)),
             ("a: {{ .Values.b }}: c\n", 1, Some(OF_LINES[3].1)),
+            ("a: {{ include \"b\" . }}: c\n", 1, Some(OF_LINES[3].1)),
             ("a: {{ .b }}: c\n", 1, None),
             ("a: {b: c, d: e, f: g}: h\n", 1, None),
             ("it's a: b: c\n", 1, None),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::args::InputFlags as Flags;
@@ -53,7 +53,12 @@ impl CommandInput {
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let mut reader = FileReader::new(&flags.variables, &flags.links);
         let mut read = |paths: &[PathBuf]| reader.read(paths).map(Arc::new);
-        let (old, new, world, crds) = (read(old)?, read(paths)?, read(&flags.world)?, read(&flags.crd_paths())?);
+        let (old, new, world) = (read(old)?, read(paths)?, read(&flags.world)?);
+        let mut crds = reader.read(&flags.crd_paths()).with_context(|| flags.crd_source())?;
+        if flags.crds.is_empty() {
+            crds.keep_definitions();
+        }
+        let crds = Arc::new(crds);
         Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
     }
 

@@ -1,5 +1,6 @@
 //! Topologies of Clusters in files, computed and checked against the schemas of CustomResourceDefinitions (DEC-68).
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -34,7 +35,10 @@ pub(super) fn note<'a>(unchecked: impl IntoIterator<Item = &'a UncheckedKind>) -
     let kinds = Vec::from_iter(kinds).join(", ");
     let definitions: Vec<String> = unchecked.iter().map(|unchecked| unchecked.definition()).collect();
     // The names are from files, and the line is for a shell.
-    let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+    let is_plain = |name: &String| {
+        name.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+    };
     let command = match definitions.iter().all(is_plain) {
         true => format!("; from a cluster: kubectl get crds {} -o yaml >FILE", definitions.join(" ")),
         false => String::new(),
@@ -51,6 +55,8 @@ pub(super) struct Inspector<'a> {
     fold: TopologySimulator,
     facts: &'a Arc<Facts>,
     settings: &'a AdmissionSettings,
+    /// The problems of the templates of classes.
+    of_templates: RefCell<BTreeMap<ObjectKey, Vec<(TopologyProblem, Level)>>>,
 }
 
 /// The problems of the topology of a Cluster, or of sample Clusters.
@@ -77,7 +83,7 @@ impl Inspection {
 impl<'a> Inspector<'a> {
     /// The topologies of these facts, with the objects and definitions of the files.
     pub(super) fn new(case: &CommandInput, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
-        Inspector { fold: rollout::fold(case, facts, settings), facts, settings }
+        Inspector { fold: rollout::fold(case, facts, settings), facts, settings, of_templates: RefCell::default() }
     }
 
     /// The problems of a Cluster's topology, or of sample Clusters of a class. Without the class and any of its templates
@@ -97,7 +103,9 @@ impl<'a> Inspector<'a> {
             Kind::ClusterClass => self.inspect_samples(key, &class, &mut inspection),
             _ => self.inspect_or_as_new(key, &mut inspection),
         }
-        self.inspect_templates(&class, &mut inspection);
+        for (problem, level) in self.problems_of_templates(&class) {
+            inspection.add(level, problem);
+        }
         let made = created_kinds(&class.spec);
         let unknown = made.iter().filter(|(version, kind)| !self.has_schema(version, kind));
         inspection.unchecked = unknown.map(|(version, kind)| UncheckedKind::new(version, kind)).collect();
@@ -135,18 +143,23 @@ impl<'a> Inspector<'a> {
         references(&class.spec).into_iter().filter_map(found)
     }
 
-    /// Adds the fields of a class's templates that an API server would refuse or drop.
-    fn inspect_templates(&self, class: &Class, inspection: &mut Inspection) {
+    /// The fields of a class's templates that an API server would refuse, and schemas that cannot be used.
+    fn problems_of_templates(&self, class: &Class) -> Vec<(TopologyProblem, Level)> {
+        let key = class.metadata.key();
+        if let Some(known) = self.of_templates.borrow().get(&key) {
+            return known.clone();
+        }
         let world = World::new(Arc::new(self.fold.facts().clone()));
         let mut checks = Checks::default();
-        let key = class.metadata.key();
         self.templates(class).for_each(|template| checks.add_template(&template, &key, &world));
-        for refusal in &checks.refusals {
-            // An API server drops unknown fields, and webhooks may add missing ones.
-            let is_accepted = refusal.may_be_completed() || refusal.error == ErrorKind::Forbidden;
-            let level = if is_accepted { Level::Warning } else { Level::Error };
-            inspection.add(level, TopologyProblem::of_template(refusal));
-        }
+        let refused = checks.refusals.iter().map(|refusal| {
+            let level = if refusal.may_be_completed() { Level::Warning } else { Level::Error };
+            (TopologyProblem::of_template(refusal), level)
+        });
+        let unusable = checks.unusable.iter().map(|reason| (TopologyProblem::of_class(&key, reason), Level::Warning));
+        let problems: Vec<_> = refused.chain(unusable).collect();
+        self.of_templates.borrow_mut().insert(key, problems.clone());
+        problems
     }
 
     /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class; what only some

@@ -35,6 +35,11 @@ const CRDS: &str = "TOPOLOGIST_CRDS";
 const CRD_DIRECTORIES: [&str; 2] = ["crds", "config/crd/bases"];
 
 impl InputFlags {
+    /// What names the paths of definitions, for messages.
+    pub fn crd_source(&self) -> &'static str {
+        if self.crds.is_empty() { CRDS } else { "--crds" }
+    }
+
     /// The paths of definitions.
     pub fn crd_paths(&self) -> Vec<PathBuf> {
         if !self.crds.is_empty() {

@@ -27,7 +27,8 @@ pub(super) fn summary(report: &ComparisonReport) -> String {
         changed => {
             let change = match (summary.deleted_clusters, changed - summary.deleted_clusters) {
                 (0, _) => format!("{changed} of {clusters} changed"),
-                (gone, 0) => format!("{} deleted", counted(gone, "Cluster")),
+                (gone, 0) if gone == summary.clusters => format!("{} deleted", counted(gone, "Cluster")),
+                (gone, 0) => format!("{gone} of {clusters} deleted"),
                 (gone, changed) => format!("{changed} of {clusters} changed, {gone} deleted"),
             };
             format!("{change}: {}{deleted}", machines(&summary.machines))

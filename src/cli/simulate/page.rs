@@ -54,7 +54,8 @@ fn origin(context: &PageContext) -> String {
         Durations::Default => "durations are defaults; --timings sets those of an environment",
         Durations::File => "durations of the file of --timings",
     };
-    format!("<div class=\"origin\">{title} {}, from {start:.0}; {durations}</div>\n", a_few(&names, NAMED))
+    let classes = if names.is_empty() { String::new() } else { format!("{title} {}, ", a_few(&names, NAMED)) };
+    format!("<div class=\"origin\">{classes}from {start:.0}; {durations}</div>\n")
 }
 
 fn title(report: &SimulationReport<'_>) -> String {

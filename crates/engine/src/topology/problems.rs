@@ -6,6 +6,7 @@ use super::origin::{Origin, PatchOrigin};
 use super::patches::{IneffectiveChange, ItemName, NotAsked, PatchError, PatchLocation, Undefined};
 use super::refusals::RefusedField;
 use super::{Computation, Failure};
+use model::hub::contract::is_template_kind;
 use model::hub::{ClusterClass, ObjectKey, TemplateRef, paths};
 use model::world::{Facts, Found};
 use schema::field::{RuleId, enumerated};
@@ -167,7 +168,7 @@ impl TopologyProblem {
             Some(Origin::Template { kind, name }) => {
                 let field = refusal.field.strip_prefix("spec").unwrap_or_default();
                 // The template of a machine deployment is copied as it is; other objects are made from its inner part.
-                let path = match field.starts_with(".template.") {
+                let path = match is_template_kind(&refusal.kind) {
                     true => refusal.field.clone(),
                     false => format!("{}{field}", paths::TEMPLATE_SPEC),
                 };

@@ -44,6 +44,9 @@ pub struct RefusedField {
     pub because: Option<Origin>,
     /// The class of the patch or of the template.
     pub class: ObjectKey,
+    /// Whether it is an empty value of v1beta1 below a bound of a newer release: webhooks of older releases removed
+    /// empty values before the bounds were checked.
+    may_be_removed: bool,
     slot: String,
 }
 
@@ -66,6 +69,7 @@ impl RefusedField {
             detail: detail.into(),
             because,
             class: class.clone(),
+            may_be_removed: false,
             slot: String::new(),
         }
     }
@@ -80,7 +84,7 @@ impl RefusedField {
     /// Whether webhooks of the provider may fix the problem: they run after the API server has checked the types of
     /// fields, and before it checks required fields.
     pub fn may_be_completed(&self) -> bool {
-        self.error == ErrorKind::Required
+        self.error == ErrorKind::Required || self.may_be_removed
     }
 
     fn is_like(&self, other: &RefusedField) -> bool {
@@ -295,7 +299,9 @@ fn refusals(subject: CheckedObject<'_>, released: ReleasedSchema<'_>) -> Result<
     }
     let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, released, field)).collect();
     let is_ours = |violation: &&Violation| is_sent(sent, violation);
-    found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation)));
+    found.extend(
+        violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation, released.release)),
+    );
     found.sort_by(|one, other| one.field.cmp(&other.field));
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
@@ -324,7 +330,7 @@ fn unknown(subject: CheckedObject<'_>, released: ReleasedSchema<'_>, field: Stri
     refused_field(subject, field, ErrorKind::Forbidden, detail)
 }
 
-fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> RefusedField {
+fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation, release: Option<&str>) -> RefusedField {
     let field = path_of(value, &violation.pointer);
     let detail = match violation.kind {
         ErrorKind::Required => "is required, unless a webhook of the provider sets it".to_owned(),
@@ -333,7 +339,16 @@ fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation) -> 
         _ if subject.origins.is_sensitive(&field) => "is not valid".to_owned(),
         _ => violation.detail.clone(),
     };
-    refused_field(subject, field, violation.kind, detail)
+    let of_release = release.map(|release| format!(" ({release})")).unwrap_or_default();
+    let is_empty = value.pointer(&violation.pointer).is_some_and(|value| match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(entries) => entries.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    });
+    let is_older = version_of(subject.sent.api_version()) == "v1beta1";
+    let refused = refused_field(subject, field, violation.kind, format!("{detail}{of_release}"));
+    RefusedField { may_be_removed: release.is_some() && is_older && is_empty, ..refused }
 }
 
 fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, detail: String) -> RefusedField {

@@ -168,8 +168,8 @@ impl<'a> ProviderDefinition<'a> {
         let is_object =
             |other: &&ProviderDefinition<'a>| (other.group, other.kind) == (self.group, object_kind(self.kind));
         let of_group = |other: &&ProviderDefinition<'a>| other.group == self.group;
-        let shown = all.iter().filter(is_object).chain(all.iter().filter(of_group));
-        let shown = shown.filter_map(|other| other.shown_contract(version)).next();
+        let mut near = all.iter().filter(is_object).chain(all.iter().filter(of_group));
+        let shown = near.find_map(|other| other.shown_contract(version));
         Some((shown.unwrap_or_else(|| assumed_contract(self.group, object_kind(self.kind), version)), version))
     }
 
