@@ -87,9 +87,10 @@ fn the_labels_of_a_kustomization_count() {
     let bases = folder.path().join("config/crd/bases");
     fs::create_dir_all(&bases).unwrap();
     for (number, definition) in definitions("embedded-provider").split("---\n").skip(1).enumerate() {
-        let lines = definition.lines().filter(|line| !line.starts_with("    cluster.x-k8s.io/"));
-        let unlabelled: String = lines.map(|line| format!("{line}\n")).collect();
-        fs::write(bases.join(format!("{number}.yaml")), unlabelled.replace("  labels:\n", "")).unwrap();
+        let is_label = |line: &str| line == "  labels:" || line.starts_with("    cluster.x-k8s.io/");
+        let unlabelled: String =
+            definition.lines().filter(|line| !is_label(line)).map(|line| format!("{line}\n")).collect();
+        fs::write(bases.join(format!("{number}.yaml")), unlabelled).unwrap();
     }
     let path = folder.path().join("config/crd").display().to_string();
     let (code, out, _) = check(&[&path], "");

@@ -33,6 +33,8 @@ impl Repository {
             }
         }
         let relative = self.root.as_ref().and_then(|root| whole.strip_prefix(root).ok());
-        relative.map_or_else(|| file.to_owned(), |path| path.display().to_string())
+        // A file that was given as ./a is a.
+        let given = || file.strip_prefix("./").unwrap_or(file).to_owned();
+        relative.map_or_else(given, |path| path.display().to_string())
     }
 }

@@ -32,7 +32,7 @@ fn flags_of_machines_that_are_wrong_are_refused_with_the_reason() {
     std::fs::write(&file, "infra: 1s\n").unwrap();
     let (state, file) = (folder.path().join("state").display().to_string(), file.display().to_string());
     for (flag, value, wants) in [
-        ("--timings", file.as_str(), ["timings.yaml", "unknown field `infra`"]),
+        ("--timings", file.as_str(), ["timings.yaml", "did you mean infrastructure?"]),
         ("--timings", "/nowhere/timings.yaml", ["/nowhere/timings.yaml", "No such file"]),
         ("--external-kinds", "dockerMachine", ["--external-kinds", "dockerMachine"]),
         ("--lifecycle", "maybe", ["--lifecycle", "auto, on, off"]),

@@ -142,7 +142,7 @@ impl<'a> ProviderDefinition<'a> {
         chosen(&self.labels).or(self.assumed)
     }
 
-    /// Whether labels of its own name a contract.
+    /// Whether the labels of its manifest name a contract.
     pub(super) fn is_labelled(&self) -> bool {
         self.kustomization.is_none() && names_contracts(&self.labels)
     }

@@ -80,7 +80,7 @@ fn labels(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) 
     Some(finding.with_remediation(remediation))
 }
 
-/// Whether a definition is the first one without labels of its own: what is about all of them is said once.
+/// Whether a definition is the first one whose manifest has no label: a finding about all of them is reported there.
 fn is_first(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) -> bool {
     let first = all.iter().find(|other| other.role.is_some() && !other.is_labelled());
     first.is_some_and(|first| std::ptr::eq(*first, definition))
