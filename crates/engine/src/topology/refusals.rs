@@ -346,9 +346,10 @@ fn refusal(subject: CheckedObject<'_>, value: &Value, violation: &Violation, rel
         Value::Object(members) => members.is_empty(),
         _ => false,
     });
-    let is_older = version_of(subject.sent.api_version()) == "v1beta1";
+    // A webhook cannot read a value of another type.
+    let is_read = violation.kind != ErrorKind::TypeInvalid && version_of(subject.sent.api_version()) == "v1beta1";
     let refused = refused_field(subject, field, violation.kind, format!("{detail}{of_release}"));
-    RefusedField { may_be_removed: release.is_some() && is_older && is_empty, ..refused }
+    RefusedField { may_be_removed: release.is_some() && is_read && is_empty, ..refused }
 }
 
 fn refused_field(subject: CheckedObject<'_>, field: String, error: ErrorKind, detail: String) -> RefusedField {

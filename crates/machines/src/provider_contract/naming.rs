@@ -53,13 +53,13 @@ fn labels(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]) 
     let field = "metadata.labels";
     let (contract, version) = match (definition.kustomization, definition.assumed) {
         (None, None) if definition.choice().is_some() => return None,
-        (Some(kustomization), _) => {
+        (Some(kustomization), _) if definition.choice().is_some() => {
             let message = format!("no label says which versions follow a contract; {} adds labels", kustomization.file);
             let remediation = "give what kustomize prints, to check what is installed";
             let finding = ContractFinding::warning("CT-3.5", field, message).with_remediation(remediation);
             return is_first(definition, all).then_some(finding);
         }
-        (None, assumed) => assumed.unwrap_or((CONTRACTS[0], definition.newest_version().unwrap_or("v1beta1"))),
+        (_, assumed) => assumed.unwrap_or((CONTRACTS[0], definition.newest_version().unwrap_or("v1beta1"))),
     };
     let remediation = format!(
         "add the label {LABEL}{contract}: {version}, with all versions that follow the contract, separated by _; \
@@ -108,9 +108,9 @@ fn versions(definition: &ProviderDefinition<'_>, all: &[&ProviderDefinition<'_>]
             ContractFinding { level, ..ContractFinding::error("CT-3.4", field, message) }.with_remediation(remediation)
         };
         // The labels of a kustomization are the same for all definitions.
-        let is_said = older.is_empty() || (definition.kustomization.is_some() && !is_first(definition, all));
+        let is_left_out = older.is_empty() || (definition.kustomization.is_some() && !is_first(definition, all));
         let read = (!read.is_empty()).then(|| finding(Level::Error, &read));
-        read.into_iter().chain((!is_said).then(|| finding(Level::Warning, &older))).collect::<Vec<_>>()
+        read.into_iter().chain((!is_left_out).then(|| finding(Level::Warning, &older))).collect::<Vec<_>>()
     };
     contracts.flat_map(of_label).collect()
 }

@@ -210,6 +210,12 @@ fn sources_without_labels_are_checked_by_the_contract_of_their_schema() {
     assert!(all.iter().all(|one| one.contract.as_deref() == Some("v1beta1")), "{all:#?}");
     let said = found(&all).into_iter().filter(|(_, rule, ..)| *rule == "CT-3.5").collect::<Vec<_>>();
     assert_eq!(said, [(Warning, "CT-3.5", first, "metadata.labels")]);
+    // A contract that is too old is none (CT-3.2).
+    let labels = [("cluster.x-k8s.io/v1alpha4".to_owned(), "v1beta1".to_owned())].into();
+    let older = Arc::new(Kustomization { labels, ..Kustomization::default() });
+    let kustomizations = (0..manifests.len()).map(|index| (index, older.clone())).collect();
+    let all = check(&manifests.iter().collect::<Vec<_>>(), &kustomizations);
+    assert!(found(&all).iter().all(|(level, rule, ..)| (*level, *rule) == (Error, "CT-3.5")), "{all:#?}");
 }
 
 #[test]
