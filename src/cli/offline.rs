@@ -26,7 +26,7 @@ use engine::file_review::{
 use engine::topology::class_status;
 use model::hub::{Cluster, ClusterClass, Kind, Object, ObjectKey, ResourceDefinition};
 use model::wire::{Decode, as_hub_json};
-use model::world::{Facts, Found, ObjectSet, Record};
+use model::world::{Assumptions, Facts, Found, ObjectSet, Record};
 use schema::field::{Path, Warning};
 
 /// The input of a command.
@@ -37,6 +37,8 @@ pub(super) struct CommandInput {
     pub old: Arc<FileInput>,
     world: Arc<FileInput>,
     crds: Arc<FileInput>,
+    /// What webhooks are assumed to add to objects.
+    assumptions: Arc<Assumptions>,
     /// Reads further files, within what is left of the limits.
     reader: FileReader,
     /// Whether values stay that were set by default when a Cluster was stored.
@@ -58,8 +60,15 @@ impl CommandInput {
         if flags.crds.is_empty() {
             crds.keep_definitions();
         }
-        let crds = Arc::new(crds);
-        Ok(CommandInput { new, old, world, crds, reader, ..CommandInput::default() })
+        let assumed = reader.read(&flags.assume).context("--assume")?;
+        let mut assumptions = Assumptions::default();
+        for LoadedObject { manifest, .. } in &assumed.objects {
+            assumptions.add(&manifest.api_version, &manifest.kind, &manifest.value);
+        }
+        // The problems of these files are those of the input.
+        crds.unreadable.extend(assumed.unreadable);
+        let (crds, assumptions) = (Arc::new(crds), Arc::new(assumptions));
+        Ok(CommandInput { new, old, world, crds, assumptions, reader, ..CommandInput::default() })
     }
 
     /// Reads the files of a command that replace those of another input; the rest is that of the other input.
@@ -69,7 +78,8 @@ impl CommandInput {
     pub(super) fn after(paths: &[PathBuf], before: &CommandInput) -> Result<Self> {
         let mut reader = before.reader.clone();
         let (old, world, crds) = (before.new.clone(), before.world.clone(), before.crds.clone());
-        Ok(CommandInput { new: Arc::new(reader.read(paths)?), old, world, crds, reader, ..CommandInput::default() })
+        let (new, assumptions) = (Arc::new(reader.read(paths)?), before.assumptions.clone());
+        Ok(CommandInput { new, old, world, crds, assumptions, reader, ..CommandInput::default() })
     }
 
     /// The same files, applied to a cluster that holds `live`: fields that they do not mention stay unchanged.
@@ -131,7 +141,7 @@ impl CommandInput {
     /// Objects of all other kinds in their new state, with the defaults of an API server; objects that only the old
     /// files have are deleted.
     pub(super) fn objects(&self) -> ObjectSet {
-        objects([&*self.crds, &*self.world, &*self.new])
+        objects([&*self.crds, &*self.world, &*self.new], &self.assumptions)
     }
 
     /// The Clusters of the files as they are written, in v1beta2.
@@ -199,7 +209,7 @@ impl CommandInput {
             .filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
-        self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new]))
+        self.with_undecoded(facts).with_objects(objects([&*self.old, &*self.world, &*self.new], &self.assumptions))
     }
 
     /// The facts before the first object is applied, and what the new files create besides Clusters.
@@ -210,7 +220,7 @@ impl CommandInput {
         let world = self.world.objects.iter().filter_map(StoredManifest::from_loaded);
         let old = subjects.iter().filter_map(|subject| subject.old.clone());
         let facts = self.facts_of(world.chain(created).chain(old));
-        facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old]))
+        facts.with_objects(objects([&*self.crds, &*self.world, &*self.new, &*self.old], &self.assumptions))
     }
 
     /// Stored objects of a running cluster that do not decode, unless files replace them.
@@ -258,9 +268,13 @@ impl CommandInput {
 
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one
 /// takes the place of an earlier one of the same name.
-pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a FileInput, IntoIter: Clone>) -> ObjectSet {
+fn objects<'a>(
+    inputs: impl IntoIterator<Item = &'a FileInput, IntoIter: Clone>,
+    assumptions: &Arc<Assumptions>,
+) -> ObjectSet {
     let inputs = inputs.into_iter();
     let mut all = ObjectSet::default();
+    all.assume(assumptions.clone());
     all.include_definitions(included_definitions::by_name);
     for LoadedObject { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
         if let Some(definition) = ResourceDefinition::from_object(&manifest.value) {

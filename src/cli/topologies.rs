@@ -19,11 +19,12 @@ use engine::topology::plan::TopologySimulator;
 use engine::topology::problems::{ProblemObject, TopologyProblem};
 use engine::topology::refusals::{Checks, RefusedField, UncheckedKind};
 use engine::topology::{Computation, Failure};
+use golang::json;
 use model::hub::contract::definition_name;
 use model::hub::{Cluster, Kind, Object, ObjectKey, ObjectRef, TemplateRef, group_of, paths, version_of};
-use model::variables::SampleExtent;
+use model::variables::{self, AlternativeValue, SampleExtent};
 use model::world::{Class, Facts, Found, Record, World};
-use schema::field::{ErrorKind, Level, a_few};
+use schema::field::{ErrorKind, Level, RuleId, a_few};
 
 /// Prints once which kinds of objects were not checked, and how to get their definitions.
 pub(super) fn note<'a>(unchecked: impl IntoIterator<Item = &'a UncheckedKind>) -> Result<()> {
@@ -33,20 +34,24 @@ pub(super) fn note<'a>(unchecked: impl IntoIterator<Item = &'a UncheckedKind>) -
     }
     let kinds: BTreeSet<&str> = unchecked.iter().map(|unchecked| &*unchecked.kind).collect();
     let kinds = Vec::from_iter(kinds).join(", ");
-    let definitions: Vec<String> = unchecked.iter().map(|unchecked| unchecked.definition()).collect();
+    let command = command_for_definitions(unchecked).map(|command| format!("; from a cluster: {command}"));
+    let command = command.unwrap_or_default();
+    output::message(format_args!(
+        "not checked against CustomResourceDefinitions (give them with --crds FILE): {kinds}{command}"
+    ))?;
+    Ok(())
+}
+
+/// The command that writes the definitions of kinds in a cluster to a file.
+pub(super) fn command_for_definitions<'a>(kinds: impl IntoIterator<Item = &'a UncheckedKind>) -> Option<String> {
+    let definitions: Vec<String> = kinds.into_iter().map(UncheckedKind::definition).collect();
     // The names are from files, and the line is for a shell.
     let is_plain = |name: &String| {
         name.starts_with(|first: char| first.is_ascii_alphanumeric())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
     };
-    let command = match definitions.iter().all(is_plain) {
-        true => format!("; from a cluster: kubectl get crds {} -o yaml >FILE", definitions.join(" ")),
-        false => String::new(),
-    };
-    output::message(format_args!(
-        "not checked against CustomResourceDefinitions (give them with --crds FILE): {kinds}{command}"
-    ))?;
-    Ok(())
+    let is_safe = definitions.iter().all(is_plain);
+    is_safe.then(|| format!("kubectl get crds {} -o yaml >FILE", definitions.join(" ")))
 }
 
 /// The topologies of Clusters in files, and of sample Clusters.
@@ -72,6 +77,10 @@ pub(super) struct Inspection {
 
 /// Maximum number of variables of a sample that are named; the rest is counted.
 const NAMED: usize = 5;
+/// Maximum number of samples of a class that have another value of every variable.
+const ROUNDS: usize = 16;
+/// Maximum number of samples of a class that have another value of one variable.
+const SINGLES: usize = 48;
 
 impl Inspection {
     fn add(&mut self, level: Level, problem: TopologyProblem) {
@@ -109,6 +118,19 @@ impl<'a> Inspector<'a> {
         let made = created_kinds(&class.spec);
         let unknown = made.iter().filter(|(version, kind)| !self.has_schema(version, kind));
         inspection.unchecked = unknown.map(|(version, kind)| UncheckedKind::new(version, kind)).collect();
+        inspection
+    }
+
+    /// The problems of a class beside those of one of its Clusters: with other values of variables and all worker classes.
+    pub(super) fn inspect_beside(&self, cluster: &ObjectKey, known: &[&TopologyProblem]) -> Inspection {
+        let mut inspection = Inspection::default();
+        if let Found::Yes(cluster) = self.facts.cluster(cluster)
+            && let Some(Found::Yes(class)) = cluster.class_key().map(|class| self.facts.class(&class))
+            && self.has_a_template(&class)
+        {
+            let known = known.iter().map(|problem| Cause::from_problem(problem)).collect();
+            self.inspect_alternatives(&cluster, &class, known, &mut inspection);
+        }
         inspection
     }
 
@@ -163,11 +185,11 @@ impl<'a> Inspector<'a> {
     }
 
     /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class; what only some
-    /// have is a warning.
+    /// have is a warning, as is what only other entries of an `enum` and other booleans cause.
     fn inspect_samples(&self, key: &ObjectKey, class: &Class, inspection: &mut Inspection) {
         let Some(version) = sample_clusters::version(&[class], &[self.fold.facts()]) else { return };
         let sample = sample_clusters::key(key, &[self.facts]);
-        let (mut samples, mut refused) = (Vec::new(), None);
+        let (mut samples, mut largest, mut refused) = (Vec::new(), None, None);
         for extent in SampleExtent::EACH {
             let draft = Draft::generate(class, &sample, &version, extent, self.settings);
             let cluster = match draft.admitted(self.facts, self.settings) {
@@ -178,10 +200,11 @@ impl<'a> Inspector<'a> {
                 }
             };
             let mut fold = self.fold.clone();
-            fold.facts_mut().put_cluster(sample.clone(), Record::readable(cluster));
+            fold.facts_mut().put_cluster(sample.clone(), Record::readable(cluster.clone()));
             let (mut found, set) = (Inspection::default(), set_variables(&draft.value));
             inspect_computed(&fold, &sample, Some(&set), &mut found);
             samples.push((found, set));
+            largest = Some(cluster);
         }
         if samples.is_empty() {
             let reason = refused.map(|error: DraftError| error.to_string()).unwrap_or_default();
@@ -192,18 +215,79 @@ impl<'a> Inspector<'a> {
         for (found, set) in &samples {
             for (problem, level) in found.problems.iter().filter(|(problem, _)| known.insert(problem)) {
                 let has_it = |(other, _): &(Inspection, Vec<String>)| other.problems.contains_key(problem);
-                if matches!(problem.object, ProblemObject::Cluster(_)) {
-                    // The sample may be at fault, not the class.
-                    let message = format!("sample Cluster: {}", problem.message);
-                    inspection.add(Level::Warning, TopologyProblem::of_class(key, message));
-                } else if *level == Level::Error && !samples.iter().all(has_it) {
-                    let set = if set.is_empty() { "no variables".to_owned() } else { a_few(set, NAMED) };
-                    let message = format!("{} (in a sample Cluster that sets {set})", problem.message);
-                    inspection.add(Level::Warning, TopologyProblem { message, ..problem.clone() });
-                } else {
-                    inspection.add(*level, problem.clone());
+                match *level {
+                    Level::Error if !samples.iter().all(has_it) => {
+                        let set = if set.is_empty() { "no variables".to_owned() } else { a_few(set, NAMED) };
+                        let one = format!("in a sample Cluster that sets {set}");
+                        inspection.add(Level::Warning, of_sample(key, problem, Some(&one)));
+                    }
+                    level => {
+                        let own = matches!(problem.object, ProblemObject::Cluster(_));
+                        let level = if own { Level::Warning } else { level };
+                        inspection.add(level, of_sample(key, problem, None));
+                    }
                 }
             }
+        }
+        if let Some(cluster) = largest {
+            let known = samples.iter().flat_map(|(found, _)| found.problems.keys()).map(Cause::from_problem).collect();
+            self.inspect_alternatives(&cluster, class, known, inspection);
+        }
+    }
+
+    /// The problems of a Cluster like another one, with other values of variables and all worker classes.
+    fn inspect_varied(&self, cluster: &Cluster, class: &Class, others: &[&AlternativeValue]) -> Inspection {
+        let varied = sample_clusters::varied(cluster, class, others, self.settings);
+        let key = varied.metadata.key();
+        let mut set: Vec<String> =
+            varied.spec.topology.variables.iter().map(|variable| variable.name.clone()).collect();
+        // Values that the class lists are not invented.
+        set.retain(|name| !others.iter().any(|other| other.is_listed && other.variable == *name));
+        let mut fold = self.fold.clone();
+        fold.facts_mut().put_cluster(key.clone(), Record::readable(varied));
+        let mut found = Inspection::default();
+        inspect_computed(&fold, &key, Some(&set), &mut found);
+        found
+    }
+
+    /// Adds what only other values of a Cluster's variables cause: other entries of each `enum`, other booleans, variables set
+    /// and unset. Each sample has another value of every variable; what it finds is looked for with one other value at a time.
+    fn inspect_alternatives(
+        &self,
+        cluster: &Cluster,
+        class: &Class,
+        mut known: BTreeSet<Cause>,
+        inspection: &mut Inspection,
+    ) {
+        let key = class.metadata.key();
+        let (Some(definitions), Some(compiled)) = (variables::current(class), class.variables()) else { return };
+        let set = &cluster.spec.topology.variables;
+        let current = |name: &str| {
+            let value = set.iter().find(|variable| variable.name == name)?.value.as_ref()?;
+            json::value(value.get()).ok()
+        };
+        let alternatives = AlternativeValue::generate(&definitions, &compiled, current);
+        let mut add_new = |found: Inspection, which: &str| {
+            for problem in found.problems.keys() {
+                if known.insert(Cause::from_problem(problem)) {
+                    inspection.add(Level::Warning, of_sample(&key, problem, Some(which)));
+                }
+            }
+        };
+        add_new(self.inspect_varied(cluster, class, &[]), "in a sample Cluster with each worker class");
+        let rounds = alternatives.iter().map(Vec::len).max().unwrap_or_default().min(ROUNDS);
+        let mut left = SINGLES;
+        for round in 0..rounds {
+            let others: Vec<&AlternativeValue> = alternatives.iter().filter_map(|all| all.get(round)).collect();
+            let found = self.inspect_varied(cluster, class, &others);
+            let singles = if found.problems.is_empty() { &[][..] } else { &others[..others.len().min(left)] };
+            left -= singles.len();
+            for other in singles {
+                let which = format!("in a sample Cluster with {}", other.difference);
+                add_new(self.inspect_varied(cluster, class, &[other]), &which);
+            }
+            let which: Vec<String> = others.iter().map(|other| other.difference.clone()).collect();
+            add_new(found, &format!("in a sample Cluster with {}", a_few(&which, NAMED)));
         }
     }
 
@@ -252,6 +336,33 @@ pub(super) fn inspect_computed(
             inspection.unchecked.extend(checks.unchecked);
             objects
         }
+    }
+}
+
+/// What causes a problem: its messages differ with the values of variables.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    object: ProblemObject,
+    path: String,
+    rule: RuleId,
+}
+
+impl Cause {
+    fn from_problem(problem: &TopologyProblem) -> Self {
+        let TopologyProblem { object, path, rule, .. } = problem;
+        Cause { object: object.clone(), path: path.clone(), rule }
+    }
+}
+
+/// A problem of a sample Cluster, as one of its class or of an object of the class, with the sample that has it.
+fn of_sample(class: &ObjectKey, problem: &TopologyProblem, which: Option<&str>) -> TopologyProblem {
+    let which = which.map(|which| format!(" ({which})")).unwrap_or_default();
+    match problem.object {
+        // The sample may be at fault, not the class.
+        ProblemObject::Cluster(_) => {
+            TopologyProblem::of_class(class, format!("sample Cluster: {}{which}", problem.message))
+        }
+        _ => TopologyProblem { message: format!("{}{which}", problem.message), ..problem.clone() },
     }
 }
 

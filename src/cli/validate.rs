@@ -29,7 +29,8 @@ use engine::topology::refusals::UncheckedKind;
 use model::hub::{Kind, ObjectKey, paths};
 use model::wire::manifest::Manifest;
 use model::world::Facts;
-use schema::field::{FieldError, Level, RuleId, Warning, a_few};
+use schema::field::{FieldError, FieldPart, Level, RuleId, Warning, a_few};
+use serde_json::Value;
 
 /// Prints the findings about every Cluster and ClusterClass.
 pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
@@ -62,12 +63,13 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
         hold(&mut results, &case, &held_edits(&case, &subjects, &facts, ceiling, Timestamp::now()));
     }
     let texts = SourceTexts::new(case.inputs());
-    let report = report(&results, &case, &texts);
     let is_counted = |unchecked: &&UncheckedKind| !options.allow_unchecked.contains(&unchecked.kind);
     let unchecked: BTreeSet<&UncheckedKind> =
         results.iter().flat_map(|result| &result.schemas_not_checked).filter(is_counted).collect();
     let lacks_checks = options.findings.fail_on() == FailOn::Warning && !unchecked.is_empty();
-    let fails = report.fails(&options.findings) || lacks_checks;
+    let missing = if lacks_checks { missing_definitions(&results, &unchecked, &texts) } else { Vec::new() };
+    let report = report(&results, missing, &case, &texts);
+    let fails = report.fails(&options.findings);
     let report = if options.findings.quiet { report.failures_only(&options.findings) } else { report };
     match (options.format_version, options.findings.output) {
         (1, FindingsFormat::Json) => {
@@ -76,7 +78,7 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
         _ => report.print(&options.findings)?,
     }
     let is_text = matches!(options.findings.output, FindingsFormat::Text | FindingsFormat::Short);
-    if lacks_checks || (is_text && !options.findings.quiet) {
+    if is_text && !lacks_checks && !options.findings.quiet {
         topologies::note(unchecked)?;
     }
     let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
@@ -119,21 +121,33 @@ fn deny<'a>(
     }
 }
 
-/// Adds the problems of topologies: of Clusters first, then those of classes of which no Cluster could be computed.
+/// Adds the problems of topologies: of Clusters first, then those of classes, which also have samples.
 fn inspect_all(subjects: &[ReviewSubject<'_>], results: &mut [ObjectResult<'_>], inspector: &Inspector<'_>) {
     let is_class = |subject: &ReviewSubject<'_>| subject.kind == Kind::ClusterClass;
     for (subject, result) in subjects.iter().zip(&mut *results).filter(|(subject, _)| !is_class(subject)) {
         result.inspect(subject, inspector);
     }
-    // A class whose Clusters were computed needs no samples.
-    let computed = results.iter().filter(|result| result.errors.is_empty() && result.unknown.is_none());
-    let computed: BTreeSet<ObjectKey> = computed.filter_map(|result| result.class.clone()).collect();
-    let denied = results.iter().filter(|result| !result.errors.is_empty());
-    let denied: BTreeSet<ObjectKey> = denied.filter_map(|result| result.class.clone()).collect();
+    // What the Clusters of a class have, and one that could be computed, if any.
+    let mut of_clusters: BTreeMap<ObjectKey, (Option<ObjectKey>, Vec<TopologyProblem>)> = BTreeMap::new();
+    let mut denied = BTreeSet::new();
+    for (subject, result) in subjects.iter().zip(&*results) {
+        let Some(class) = result.class.clone() else { continue };
+        if !result.errors.is_empty() {
+            denied.insert(class);
+        } else if result.unknown.is_none() {
+            let (first, problems) = of_clusters.entry(class).or_default();
+            *first = first.take().or(subject.stored().map(|(_, key)| key.clone()));
+            problems.extend(result.problems.keys().cloned());
+        }
+    }
     for (subject, result) in subjects.iter().zip(&mut *results).filter(|(subject, _)| is_class(subject)) {
         let class = &subject.loaded.manifest.key;
-        if !computed.contains(class) {
-            result.inspect(subject, inspector);
+        match of_clusters.get(class) {
+            Some((Some(cluster), known)) if result.errors.is_empty() => {
+                result.problems = inspector.inspect_beside(cluster, &known.iter().collect::<Vec<_>>()).problems;
+            }
+            Some(_) => {}
+            None => result.inspect(subject, inspector),
         }
         // A Cluster that is denied is mended first; it shows what only some Clusters of its class have.
         if denied.contains(class) {
@@ -455,13 +469,65 @@ impl<'a> ObjectResult<'a> {
     }
 }
 
+/// A warning for each kind of rendered objects whose definition is not known, at a class that makes such objects.
+fn missing_definitions(
+    results: &[ObjectResult<'_>],
+    unchecked: &BTreeSet<&UncheckedKind>,
+    texts: &SourceTexts<'_>,
+) -> Vec<Finding> {
+    let finding = |unchecked: &&UncheckedKind| {
+        let reference = |result: &ObjectResult<'_>| {
+            let manifest = &result.loaded.manifest;
+            let is_class = manifest.admitted_kind() == Some(Kind::ClusterClass);
+            is_class.then(|| reference_of_kind(&manifest.value, "", &unchecked.kind)).flatten()
+        };
+        let has_it = |result: &&ObjectResult<'_>| result.schemas_not_checked.contains(*unchecked);
+        let of_class = results.iter().find_map(|result| Some((result.loaded, reference(result)?)));
+        // The class may be elsewhere.
+        let (loaded, path) =
+            of_class.or_else(|| Some((results.iter().find(has_it)?.loaded, paths::cluster::TOPOLOGY.to_owned())))?;
+        let message = format!("objects of kind {} are not checked: no definition of it is known", unchecked.kind);
+        let fix = match topologies::command_for_definitions([*unchecked]) {
+            Some(command) => format!("{command}, and give the file with --crds, or accept it with --allow-unchecked"),
+            None => "give it with --crds, or accept that with --allow-unchecked".to_owned(),
+        };
+        let finding = Finding { fix: Some(fix), ..Finding::new(Level::Warning, MISSING_DEFINITION, message) };
+        Some(texts.finding((loaded, &path, FieldPart::Value), finding))
+    };
+    unchecked.iter().filter_map(finding).collect()
+}
+
+/// The rule about kinds that are not checked.
+const MISSING_DEFINITION: RuleId = "DEC-32";
+
+/// The path of the first reference to a kind or to its templates.
+fn reference_of_kind(value: &Value, path: &str, kind: &str) -> Option<String> {
+    match value {
+        Value::Object(members) => {
+            let is_of_kind = |found: &str| found.strip_suffix("Template").unwrap_or(found) == kind;
+            if members.get("kind").and_then(Value::as_str).is_some_and(is_of_kind) && !path.is_empty() {
+                return Some(format!("{path}.kind"));
+            }
+            members.iter().find_map(|(name, member)| {
+                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                reference_of_kind(member, &below, kind)
+            })
+        }
+        Value::Array(entries) => entries
+            .iter()
+            .enumerate()
+            .find_map(|(index, entry)| reference_of_kind(entry, &format!("{path}[{index}]"), kind)),
+        _ => None,
+    }
+}
+
 /// The findings of all results, and a summary.
 fn report<'a>(
     results: &'a [ObjectResult<'a>],
+    mut findings: Vec<Finding>,
     case: &CommandInput,
     texts: &'a SourceTexts<'a>,
 ) -> Report<'a, JudgedObject<'a>> {
-    let mut findings: Vec<Finding> = Vec::new();
     for result in results {
         let loaded = result.loaded;
         findings.extend(result.errors.iter().map(|error| texts.error(loaded, error)));

@@ -508,3 +508,67 @@ fn no_change_that_render_refuses_is_silent() {
     assert!(silent.is_empty(), "{}", silent.join("\n"));
     assert!(refused > 40, "{refused} refused");
 }
+
+#[test]
+fn other_values_of_variables_are_tried() {
+    // DEC-68
+    let variables = "  variables:\n  - name: zones\n    required: true\n    schema:\n      openAPIV3Schema: {type: string, enum: [one, two]}\n  \
+                     - name: hidden\n    required: false\n    schema:\n      openAPIV3Schema: {type: object, default: {}, properties: {on: {type: boolean, default: false}}}\n";
+    let patch = |name: &str, enabled: &str, path: &str| {
+        format!(
+            "  - name: {name}\n    enabledIf: '{enabled}'\n    definitions:\n    - selector:\n        \
+             apiVersion: controlplane.cluster.x-k8s.io/v1beta2\n        kind: KubeadmControlPlaneTemplate\n        \
+             matchResources: {{controlPlane: true}}\n      jsonPatches:\n      - op: add\n        path: {path}\n        value: x\n"
+        )
+    };
+    let second = patch("second", "{{ eq .zones \"two\" }}", "/spec/template/spec/nowhere/below");
+    let third = patch("third", "{{ .hidden.on }}", "/spec/template/spec/kubeadmConfigSpec/nowhere");
+    let class = class_and_templates();
+    for from in ["  variables:\n", "  patches:\n"] {
+        assert_eq!(class.matches(from).count(), 1, "{from}");
+    }
+    let class =
+        class.replace("  variables:\n", variables).replace("  patches:\n", &format!("  patches:\n{second}{third}"));
+    let cluster = cluster().replace("    variables:\n", "    variables:\n    - {name: zones, value: one}\n");
+    for files in [vec![("class.yaml", &*class)], vec![("class.yaml", &class), ("cluster.yaml", &cluster)]] {
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let (code, out, err) = Folder::new(&files).run(&[&["validate", "-o", "short"], &names[..]].concat(), &[]);
+        let lines: Vec<&str> = out.lines().filter(|line| line.contains("warning[")).collect();
+        assert_eq!((code, lines.len()), (0, 2), "{out}{err}");
+        let wanted = [
+            ("PE-17", "(in a sample Cluster with zones: two)"),
+            ("DEC-32", "(in a sample Cluster with hidden.on: true)"),
+        ];
+        for ((rule, which), line) in wanted.into_iter().zip(lines) {
+            assert!(line.contains(&format!("warning[{rule}]")) && line.ends_with(which), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_field_that_a_webhook_adds_can_be_assumed() {
+    // DEC-68
+    let class = repository("fixtures/providers/aws/bundle.yaml");
+    let patched = "/spec/template/spec/region";
+    assert_eq!(class.matches(patched).count(), 1);
+    let class = class.replace(patched, "/spec/template/spec/bastion/enabled");
+    let kind = "kind: AWSClusterTemplate\nspec: {template: {spec: {bastion: {enabled: false}}}}\n";
+    let assumed = format!("apiVersion: infrastructure.cluster.x-k8s.io/v1beta2\n{kind}");
+    let folder = Folder::new(&[
+        ("class.yaml", &class),
+        ("assumed.yaml", &assumed),
+        ("other.yaml", &assumed.replace("/v1beta2", "/v1beta3")),
+        ("broken.yaml", "kind: [\n"),
+    ]);
+    let validate = |flags: &[&str]| folder.run(&[&["validate", "class.yaml"], flags].concat(), &[]);
+    for flags in [&[][..], &["--assume", "other.yaml"]] {
+        let (code, out, _) = validate(flags);
+        assert!(code == 1 && out.contains("has no \"bastion\""), "{flags:?}: {out}");
+    }
+    let (code, out, err) = validate(&["--assume", "assumed.yaml"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let (code, out, err) = folder.run(&["render", "class.yaml", "--assume", "assumed.yaml"], &[]);
+    assert!(code == 0 && out.contains("bastion:"), "{out}{err}");
+    let (code, _, err) = validate(&["--assume", "broken.yaml"]);
+    assert!(code == 2 && err.contains("broken.yaml:"), "{err}");
+}

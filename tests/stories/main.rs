@@ -37,6 +37,7 @@ mod machines;
 mod manifests;
 mod memory;
 mod mistakes;
+mod mutants;
 mod monitoring;
 mod newcomer;
 mod offline;

@@ -192,6 +192,22 @@ fn a_difference_that_a_sample_does_not_show_is_listed() {
 }
 
 #[test]
+fn a_class_of_which_no_cluster_can_be_created_any_more_is_an_error() {
+    // DEC-42
+    let before = classes("docker");
+    let broken = ".builtin.machineDeployment.version | replace \\\"+\\\" \\\"-\\\" }}";
+    assert_eq!(before.matches(broken).count(), 1, "{before}");
+    let after = before.replace(broken, ".builtin.machineDeployment.version | replace }}");
+    let (code, message) = planned(&before, &after);
+    let reason = "no Cluster of ClusterClass default/workshop can be created any more: ";
+    assert_eq!(code, 1, "{message:#}");
+    assert!(message["errors"][0].as_str().unwrap().starts_with(reason), "{message:#}");
+    // A class that was as broken before is no news.
+    let (code, message) = planned(&after, &after);
+    assert_eq!((code, &message["errors"]), (0, &json!([])), "{message:#}");
+}
+
+#[test]
 fn a_template_that_is_missing_now_is_an_error() {
     let before = classes("in-memory");
     let after = before.replace("\"metadata\":{\"name\":\"paper-clerk-machine\"}", "\"metadata\":{\"name\":\"other\"}");

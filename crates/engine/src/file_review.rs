@@ -390,11 +390,23 @@ pub fn settled(mut class: ClusterClass) -> ClusterClass {
     class
 }
 
-/// An object with the defaults of its definition, if that is known.
+/// An object with what webhooks are assumed to add.
+fn assumed(all: &ObjectSet, object: Object) -> Object {
+    if all.assumptions().is_empty() {
+        return object;
+    }
+    let mut value = Value::from(object.clone());
+    match all.assumptions().complete(object.api_version(), object.kind(), &mut value) {
+        true => Object::try_from(value).unwrap_or(object),
+        false => object,
+    }
+}
+
+/// An object with what webhooks are assumed to add, and with the defaults of its definition, if that is known.
 pub fn complete(all: &ObjectSet, object: Object) -> Arc<Object> {
     let name = definition_name(object.group(), object.kind());
     let definition = if let Found::Yes(found) = all.definition(&name) { Some(found) } else { None };
-    Arc::new(completed(object, definition.as_deref()))
+    Arc::new(completed(assumed(all, object), definition.as_deref()))
 }
 
 #[cfg(test)]

@@ -12,10 +12,13 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::{AdmissionOutcome, AdmissionSettings, DecodedRequest, Operation, Phase, RawRequest, Verdict};
 use crate::topology::plan::uid;
-use golang::json;
+use golang::json::{self, RawJson};
 use model::hub::contract::{definition_name, object_kind};
-use model::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey, group_of, version_of};
-use model::variables::{self, SampleExtent, SampleValues};
+use model::hub::{
+    Cluster, ClusterClass, GROUP, Kind, MachineDeploymentTopology, MachinePoolTopology, ObjectKey, VariableValue,
+    group_of, version_of,
+};
+use model::variables::{self, AlternativeValue, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, Facts, Found, Record};
 
@@ -138,6 +141,43 @@ impl Draft {
         }
         admitted(&self.value, facts, settings).map(identified).map_err(DraftError::Denied)
     }
+}
+
+/// A new Cluster like another one, with these values of variables and with each worker class that it lacks.
+#[must_use]
+pub fn varied(
+    cluster: &Cluster,
+    class: &ClusterClass,
+    others: &[&AlternativeValue],
+    settings: &AdmissionSettings,
+) -> Cluster {
+    let mut cluster = cluster.clone();
+    (cluster.spec.infrastructure_ref, cluster.spec.control_plane_ref) = Default::default();
+    let topology = &mut cluster.spec.topology;
+    let mut variables = std::mem::take(&mut topology.variables).into_vec();
+    for AlternativeValue { variable, value, .. } in others {
+        variables.retain(|set| set.name != *variable);
+        let value = value.as_ref().map(RawJson::from_value);
+        variables.extend(value.map(|value| VariableValue { name: variable.clone(), value: Some(value) }));
+    }
+    topology.variables = variables.into();
+    let mut deployments = std::mem::take(&mut topology.workers.machine_deployments).into_vec();
+    let unused = class.spec.workers.machine_deployments.iter().map(|worker| &worker.class);
+    let unused: Vec<&String> = unused.filter(|class| deployments.iter().all(|set| set.class != **class)).collect();
+    deployments.extend(names(unused.iter().map(|class| &***class).collect()).into_iter().map(|(class, name)| {
+        MachineDeploymentTopology { class: class.to_owned(), name: format!("sample-{name}"), ..Default::default() }
+    }));
+    topology.workers.machine_deployments = deployments.into();
+    if settings.gates.machine_pool {
+        let mut pools = std::mem::take(&mut topology.workers.machine_pools).into_vec();
+        let unused = class.spec.workers.machine_pools.iter().map(|worker| &worker.class);
+        let unused: Vec<&String> = unused.filter(|class| pools.iter().all(|set| set.class != **class)).collect();
+        pools.extend(names(unused.iter().map(|class| &***class).collect()).into_iter().map(|(class, name)| {
+            MachinePoolTopology { class: class.to_owned(), name: format!("sample-{name}"), ..Default::default() }
+        }));
+        topology.workers.machine_pools = pools.into();
+    }
+    cluster
 }
 
 /// A Cluster in v1beta2 after both end points of the webhook have admitted it; otherwise the errors of their verdicts.

@@ -17,5 +17,5 @@ pub use definitions::{
     CompiledVariable, CompiledVariables, INLINE, current, expected_status, have_deprecated, status_variables,
 };
 pub use path::{PathError, VariablePath};
-pub use sample::{SampleExtent, SampleValues};
+pub use sample::{AlternativeValue, SampleExtent, SampleValues};
 pub use values::{SettleMode, ValueBudget, ValueChange, ValueList, settle, without_hint};

@@ -12,6 +12,7 @@
 //! from a class alone are cached with the class ([`Class`]).
 
 mod ask;
+mod assumptions;
 mod class;
 mod facts;
 mod need;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 pub use ask::Ask;
 pub use ask::{Answer, Need};
+pub use assumptions::{Assumptions, fill};
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, ClusterListError, FactChanges, Facts, Record};
 pub use need::{
@@ -204,6 +206,11 @@ impl World {
             Found::Absent => self.facts.objects()?.definition_for_checks(name),
             Found::NotAsked | Found::Unreadable(_) => None,
         }
+    }
+
+    /// What webhooks are assumed to add to objects in files.
+    pub fn assumptions(&self) -> Option<&Assumptions> {
+        self.facts.objects().map(ObjectSet::assumptions)
     }
 
     /// The changes of an apply as computed by an API server; absent without an API server, as with files (DEC-15).

@@ -49,5 +49,5 @@ pub use deprecated::{DEPRECATED, DeprecatedPart};
 pub use fast_path::FastVerdict;
 pub use node::{SENSITIVE, Schema, SchemaError};
 pub use resource::{ObjectFault, ResourceSchema, ResourceSchemaError, without_descriptions};
-pub use sample::{Breadth, NoSample};
+pub use sample::{Alternative, Breadth, NoSample};
 pub use validate::Violation;

@@ -18,6 +18,10 @@ pub struct InputFlags {
     /// TOPOLOGIST_CRDS, separated by colons, or else the directories crds and config/crd/bases, if they exist.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
+    /// Files with fields that webhooks of providers add to objects of a kind in a version: apiVersion, kind, and the
+    /// fields. Fields that an object has keep their values; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub assume: Vec<PathBuf>,
     #[command(flatten)]
     pub variables: VariableFlags,
     #[command(flatten)]

@@ -34,6 +34,8 @@ pub struct ClassSamples {
     /// Classes without a sample, and those that only one side has.
     classes: Vec<ClusterReport>,
     incomplete: Vec<String>,
+    /// Classes of which no Cluster can be created any more, with reasons.
+    broken: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -145,6 +147,10 @@ impl ClassSamples {
                 let sample = pair.put(class, key, differences, before, after);
                 self.clusters.insert(key.clone(), sample);
             }
+            Err(reason) if attempt.breaks_class() => {
+                self.broken.push(format!("no Cluster of ClusterClass {class} can be created any more: {reason}"));
+                self.classes.extend(differences);
+            }
             Err(reason) => {
                 self.miss(class, &reason.to_string());
                 self.classes.extend(differences);
@@ -161,7 +167,7 @@ impl ClassSamples {
 
     /// Whether there are no samples and no classes.
     pub fn is_empty(&self) -> bool {
-        self.clusters.is_empty() && self.classes.is_empty() && self.incomplete.is_empty()
+        self.clusters.is_empty() && self.classes.is_empty() && self.incomplete.is_empty() && self.broken.is_empty()
     }
 
     /// Marks a report of a sample Cluster.
@@ -189,6 +195,7 @@ impl ClassSamples {
         let shows = |key: &ObjectKey| changed.contains(key);
         let hidden = self.clusters.iter_mut().filter(|(key, _)| !shows(key));
         self.classes.extend(hidden.filter_map(|(_, sample)| sample.differences.take()));
+        report.errors.extend(self.broken);
         report.add_classes(self.classes, self.incomplete);
     }
 }
@@ -234,6 +241,23 @@ impl Attempt<'_, '_> {
             }
         }
         Err(reason)
+    }
+
+    /// Whether there were Clusters of the class before the change, and there is none after it. A sample for which no value
+    /// was found proves nothing.
+    fn breaks_class(&self) -> bool {
+        let Some(old) = self.old else { return false };
+        let sample = |class: &Class, side: &ComparedSide<'_>, extent| {
+            let version = sample_clusters::version(&[class], &[side.fold.facts()])?;
+            let draft = Draft::generate(class, self.key, &version, extent, self.settings);
+            Some(self.side(&draft, side, &|_| true))
+        };
+        let is_refused = |extent| {
+            let refused = sample(self.new, self.after, extent);
+            matches!(refused, Some(Err(SampleError::Topology(_) | SampleError::Draft(DraftError::Denied(_)))))
+        };
+        SampleExtent::EACH.into_iter().any(|extent| matches!(sample(old, self.before, extent), Some(Ok(_))))
+            && SampleExtent::EACH.into_iter().all(is_refused)
     }
 
     /// Both drafts, if they are valid on their sides.

@@ -11,12 +11,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
 use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, group_of, version_of};
-use model::world::{Found, World};
+use model::world::{Assumptions, Found, World, fill};
 use schema::budget::{Exceeded, Stop};
 use schema::field::{ErrorKind, Path};
 use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
@@ -170,8 +170,9 @@ impl Checks {
         }
         let definition = definition_for_checks(sent, world);
         let release = definition.as_ref().and_then(|found| found.release.as_deref());
+        let assumptions = world.assumptions();
         match definition.as_ref().and_then(|found| found.resource_schema(version_of(sent.api_version()))) {
-            Some(Ok(schema)) => self.add_by(subject, ReleasedSchema { schema, release }, refused),
+            Some(Ok(schema)) => self.add_by(subject, KnownSchema { schema, release, assumptions }, refused),
             Some(Err(error)) => self.leave_out(sent, Some(&error.to_string())),
             None => self.leave_out(sent, None),
         }
@@ -196,7 +197,7 @@ impl Checks {
     }
 
     /// Checks an object against a schema.
-    fn add_by(&mut self, subject: CheckedObject<'_>, schema: ReleasedSchema<'_>, refused: Option<String>) {
+    fn add_by(&mut self, subject: CheckedObject<'_>, schema: KnownSchema<'_>, refused: Option<String>) {
         let as_a_whole = |reason| refused_field(subject, String::new(), ErrorKind::Invalid, reason);
         match refusals(subject, schema) {
             Ok(found) if found.is_empty() => refused.into_iter().for_each(|reason| self.put(as_a_whole(reason))),
@@ -238,12 +239,31 @@ fn definition_for_checks(object: &Object, world: &World) -> Option<Arc<ResourceD
     world.definition_for_checks(&definition_name(object.group(), object.kind()))
 }
 
-/// A schema, and the release that it was taken from, if it is included in the program.
+/// A schema, and what webhooks add before it is checked.
 #[derive(Clone, Copy, Debug)]
-struct ReleasedSchema<'a> {
+struct KnownSchema<'a> {
     schema: &'a ResourceSchema,
+    /// The release that the schema was taken from, if it is included in the program.
     release: Option<&'a str>,
+    assumptions: Option<&'a Assumptions>,
 }
+
+impl KnownSchema<'_> {
+    /// Adds what webhooks add to an object, then the defaults of the schema.
+    fn complete(self, object: &Object, value: &mut Value) -> Result<(), Exceeded> {
+        if let Some(assumptions) = self.assumptions.filter(|assumptions| !assumptions.is_empty()) {
+            assumptions.complete(object.api_version(), object.kind(), value);
+        }
+        let is_control_plane = (object.api_version(), object.kind()) == KUBEADM_CONTROL_PLANE;
+        if is_control_plane && let Some(strategy) = value.pointer_mut("/spec/rollout/strategy") {
+            fill(strategy, &json!({"type": "RollingUpdate"}));
+        }
+        self.schema.complete_within(value, &mut DefaultsBudget::for_values())
+    }
+}
+
+/// The kind whose webhook sets the type of a rollout strategy, which its schema requires.
+const KUBEADM_CONTROL_PLANE: (&str, &str) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
 
 /// Whether [`Checks::add`] checks an object: it belongs to a provider, and its definition has a usable schema.
 pub(super) fn has_schema(object: &Object, world: &World) -> bool {
@@ -282,13 +302,12 @@ enum CheckError {
 }
 
 /// The fields of an object that an API server would reject.
-fn refusals(subject: CheckedObject<'_>, released: ReleasedSchema<'_>) -> Result<Vec<RefusedField>, CheckError> {
-    let (CheckedObject { sent, merged, .. }, ReleasedSchema { schema, .. }) = (subject, released);
-    let mut known = Value::from(sent.clone());
-    let dropped = schema.prune(&mut known);
+fn refusals(subject: CheckedObject<'_>, known: KnownSchema<'_>) -> Result<Vec<RefusedField>, CheckError> {
+    let (CheckedObject { sent, merged, .. }, KnownSchema { schema, .. }) = (subject, known);
+    let dropped = schema.prune(&mut Value::from(sent.clone()));
     let mut value = Value::from(merged.clone());
     schema.prune(&mut value);
-    schema.complete_within(&mut value, &mut DefaultsBudget::for_values())?;
+    known.complete(merged, &mut value)?;
     let stop = Stop::never();
     let mut violations = schema.violations_within(&value, None, &ValidationEffort::for_object(&stop));
     if let Some(exceeded) = violations.iter().find(|found| found.rule == "DEC-44") {
@@ -297,11 +316,9 @@ fn refusals(subject: CheckedObject<'_>, released: ReleasedSchema<'_>) -> Result<
     if violations.is_empty() {
         violations = schema.rule_violations(&value, None);
     }
-    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, released, field)).collect();
+    let mut found: Vec<RefusedField> = dropped.into_iter().map(|field| unknown(subject, known, field)).collect();
     let is_ours = |violation: &&Violation| is_sent(sent, violation);
-    found.extend(
-        violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation, released.release)),
-    );
+    found.extend(violations.iter().filter(is_ours).map(|violation| refusal(subject, &value, violation, known.release)));
     found.sort_by(|one, other| one.field.cmp(&other.field));
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
@@ -321,7 +338,7 @@ fn is_sent(sent: &Object, violation: &Violation) -> bool {
     sent.to_value().pointer(pointer).is_some()
 }
 
-fn unknown(subject: CheckedObject<'_>, released: ReleasedSchema<'_>, field: String) -> RefusedField {
+fn unknown(subject: CheckedObject<'_>, released: KnownSchema<'_>, field: String) -> RefusedField {
     let meant = released.schema.meant_by(&subject.sent.to_value(), &field);
     let hint = meant.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     // A newer release may have the field.
@@ -413,7 +430,7 @@ mod tests {
             let merged = merged.unwrap_or(sent);
             checks.add_by(
                 CheckedObject { slot: sent.name(), sent, merged, origins: &origins, class: &class },
-                ReleasedSchema { schema, release: None },
+                KnownSchema { schema, release: None },
                 None,
             );
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
-use super::{Found, Nodes, Selection};
+use super::{Assumptions, Found, Nodes, Selection};
 use crate::hub::label::{CLUSTER_NAME, DEPLOYMENT_NAME};
 use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, ResourceDefinition, group_of};
 
@@ -31,6 +31,7 @@ pub struct ObjectSet {
     nodes: KeyIndex<ObjectKey, ObjectKey>,
     definitions: RedBlackTreeMapSync<String, Arc<ResourceDefinition>>,
     included: Option<IncludedDefinitions>,
+    assumptions: Arc<Assumptions>,
 }
 
 /// Definitions that are included in the program, by their names.
@@ -126,6 +127,16 @@ impl ObjectSet {
     /// Sets the definitions by which objects are checked if they have no other definition.
     pub fn include_definitions(&mut self, included: IncludedDefinitions) {
         self.included = Some(included);
+    }
+
+    /// Sets what webhooks are assumed to add to objects.
+    pub fn assume(&mut self, assumptions: Arc<Assumptions>) {
+        self.assumptions = assumptions;
+    }
+
+    /// What webhooks are assumed to add to objects.
+    pub fn assumptions(&self) -> &Assumptions {
+        &self.assumptions
     }
 
     /// The definition by which objects are checked: unlike that of [`ObjectSet::definition`], it may be included in the

@@ -9,6 +9,7 @@
 //! A node is merged with the nodes below `allOf` and with one of each `anyOf` and `oneOf`. CEL rules are not solved:
 //! candidates are tried, including values named in rules, and the validator decides.
 
+mod alternatives;
 mod hints;
 mod scalars;
 
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 use super::kind::ValueType;
 use super::{Schema, SchemaDefinition};
+pub use alternatives::Alternative;
 use hints::Hints;
 
 /// Maximum number of nodes and candidates for one value.
@@ -158,24 +160,24 @@ impl Accepted<'_, '_> {
         if self.is_done() || self.values.contains(&value) || !self.maker.take(1) {
             return;
         }
-        match self.fault(&value) {
+        match fault(self.all, &value) {
             None => self.values.push(value),
             Some(reason) => drop(self.rejected.get_or_insert(reason)),
         }
     }
+}
 
-    /// The errors of a value with its defaults.
-    fn fault(&self, value: &Value) -> Option<String> {
-        let core = self.all.first()?.schema;
-        let mut value = value.clone();
-        core.complete(&mut value);
-        let violations = self.all.iter().flat_map(|node| node.schema.violations(&value));
-        let unknown =
-            || core.unknown_fields(&value).into_iter().next().map(|field| format!("{field} is not a known field"));
-        let broken = || core.rule_violations(&value, None).into_iter().next().map(|broken| describe(core, &broken));
-        let wrong = violations.map(|violation| describe(core, &violation)).next();
-        wrong.or_else(unknown).or_else(broken)
-    }
+/// The first error of a value with its defaults. The first node is a core node.
+fn fault(all: &[SampleNode<'_>], value: &Value) -> Option<String> {
+    let core = all.first()?.schema;
+    let mut value = value.clone();
+    core.complete(&mut value);
+    let violations = all.iter().flat_map(|node| node.schema.violations(&value));
+    let unknown =
+        || core.unknown_fields(&value).into_iter().next().map(|field| format!("{field} is not a known field"));
+    let broken = || core.rule_violations(&value, None).into_iter().next().map(|broken| describe(core, &broken));
+    let wrong = violations.map(|violation| describe(core, &violation)).next();
+    wrong.or_else(unknown).or_else(broken)
 }
 
 /// The message of a violation, without values of passwords.

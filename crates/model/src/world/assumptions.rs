@@ -1,0 +1,75 @@
+//! Fields that webhooks of providers are assumed to set.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// What webhooks add to the objects of kinds: fields that an object has keep their values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assumptions(BTreeMap<(String, String), Value>);
+
+impl Assumptions {
+    /// Adds the fields of a partial object to what is assumed about its kind in its version.
+    pub fn add(&mut self, api_version: &str, kind: &str, partial: &Value) {
+        let mut fields = partial.clone();
+        if let Value::Object(fields) = &mut fields {
+            for name in ["apiVersion", "kind", "metadata", "status"] {
+                fields.remove(name);
+            }
+        }
+        let known = self.0.entry((api_version.to_owned(), kind.to_owned())).or_insert_with(|| Map::new().into());
+        fill(&mut fields, known);
+        *known = fields;
+    }
+
+    /// Whether nothing is assumed, as in most commands.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the assumed fields to an object; returns whether it has changed.
+    pub fn complete(&self, api_version: &str, kind: &str, object: &mut Value) -> bool {
+        let assumed = self.0.get(&(api_version.to_owned(), kind.to_owned()));
+        assumed.is_some_and(|assumed| fill(object, assumed))
+    }
+}
+
+/// Adds the members that an object and the objects in it lack; returns whether there are some.
+pub fn fill(object: &mut Value, assumed: &Value) -> bool {
+    let (Value::Object(members), Value::Object(assumed)) = (object, assumed) else { return false };
+    let mut has_changed = false;
+    for (name, value) in assumed {
+        match members.get_mut(name) {
+            Some(member) => has_changed |= fill(member, value),
+            None => {
+                members.insert(name.clone(), value.clone());
+                has_changed = true;
+            }
+        }
+    }
+    has_changed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_are_there_keep_their_values() {
+        // DEC-68
+        let mut assumptions = Assumptions::default();
+        assumptions.add(
+            "a/v1",
+            "Kind",
+            &json!({"apiVersion": "a/v1", "metadata": {"name": "x"}, "spec": {"m": {"n": 1}}}),
+        );
+        assumptions.add("a/v1", "Kind", &json!({"spec": {"m": {"n": 2}, "list": []}}));
+        let mut object = json!({"spec": {"m": {"o": null}, "list": [1]}});
+        assert!(assumptions.complete("a/v1", "Kind", &mut object));
+        assert_eq!(object, json!({"spec": {"m": {"o": null, "n": 2}, "list": [1]}}));
+        assert!(!assumptions.complete("a/v1", "Kind", &mut object), "nothing is left to add");
+        assert!(!assumptions.complete("a/v2", "Kind", &mut json!({})));
+    }
+}
