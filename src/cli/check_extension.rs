@@ -16,8 +16,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::args::{CheckExtensionArgs, ObjectFindingFlags, OutputFormat};
+use super::args::{CheckExtensionArgs, FailOn, FindingsFormat, ObjectFindingFlags};
 use super::empty::{self, ExpectedInput};
+use super::findings::SourceTexts;
 use super::output;
 use super::rollout::{self, RolloutSide};
 use super::sources::{self, FILE_LIMIT};
@@ -71,12 +72,13 @@ pub(super) fn run(options: &CheckExtensionArgs) -> Result<ExitCode> {
     let classes: Vec<(ObjectKey, Value)> = subjects.iter().filter_map(ReviewSubject::class).collect();
     lab.check_others(&classes);
     let report = ExtensionReport::from_checker(&lab);
-    match options.output {
-        OutputFormat::Text => output::text(&report.text())?,
-        OutputFormat::Json => output::json(&report)?,
+    if (options.format_version, options.findings.output) == (1, FindingsFormat::Json) {
+        output::json(&report)?;
+        let fails = report.errors > 0 || (options.findings.fail_on() == FailOn::Warning && report.warnings > 0);
+        return Ok(ExitCode::from(u8::from(fails)));
     }
-    let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
-    Ok(ExitCode::from(u8::from(fails)))
+    let texts = SourceTexts::new([]);
+    Ok(report.findings(&texts).finish(&options.findings)?)
 }
 
 /// Adds a Cluster for each class that no Cluster uses.

@@ -13,14 +13,16 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::UNUSABLE;
-use super::args::{CheckProviderArgs, OutputFormat, VariableFlags};
+use super::args::{CheckProviderArgs, FailOn, FindingsFormat, VariableFlags};
 use super::empty;
 use super::files::{FileInput, FileReader};
-use super::output::{self, Text};
+use super::findings::{Finding, FindingObject, Report, SourceTexts};
+use super::output;
 use super::sources::{self, FILE_LIMIT};
+use engine::file_review::LoadedObject;
 use golang::yaml;
 use machines::provider_contract::{self, CheckedDefinition, ContractFinding, Kustomization, Level};
-use schema::field::{counted, enumerated};
+use schema::field::{FieldPart, counted, enumerated};
 
 /// Prints the findings about each definition, or about objects of a running cluster.
 pub(super) fn run(options: &CheckProviderArgs) -> Result<ExitCode> {
@@ -46,12 +48,13 @@ fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
         output::message(format_args!("{found}; {}", report.others(&input)))?;
         return Ok(ExitCode::from(UNUSABLE));
     }
-    match options.output {
-        OutputFormat::Text => output::text(&report.text())?,
-        OutputFormat::Json => output::json(&report)?,
+    if (options.format_version, options.findings.output) == (1, FindingsFormat::Json) {
+        output::json(&report)?;
+        let fails = report.errors > 0 || (options.findings.fail_on() == FailOn::Warning && report.warnings > 0);
+        return Ok(ExitCode::from(u8::from(fails)));
     }
-    let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
-    Ok(ExitCode::from(u8::from(fails)))
+    let texts = SourceTexts::new([&input]);
+    Ok(report.findings(&input, &all, &texts).finish(&options.findings)?)
 }
 
 /// The names of a kustomization.
@@ -86,7 +89,7 @@ fn kustomization(folder: &Path) -> Option<Kustomization> {
     Some(Kustomization { file: path.display().to_string(), labels })
 }
 
-/// The output of `-o json`.
+/// The output of `-o json --format-version 1`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProviderReport<'a> {
@@ -111,7 +114,21 @@ struct DefinitionRow<'a> {
     findings: Vec<FindingRow<'a>>,
 }
 
-/// A finding.
+/// A definition in the output of version 2.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CheckedObject<'a> {
+    file: &'a str,
+    name: &'a str,
+    kind: &'a str,
+    role: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contract: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+}
+
+/// A finding in the output of version 1.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FindingRow<'a> {
@@ -143,19 +160,72 @@ impl<'a> ProviderReport<'a> {
         }
     }
 
-    fn text(&self) -> Text {
-        let mut text = Text::default();
-        self.definitions.iter().for_each(|row| row.add_to(&mut text));
+    /// The findings with their places, and a line about each definition.
+    fn findings<'t>(
+        &self,
+        input: &'t FileInput,
+        all: &[CheckedDefinition],
+        texts: &'t SourceTexts<'t>,
+    ) -> Report<'t, CheckedObject<'_>> {
+        let loaded = |checked: &CheckedDefinition| input.objects.get(checked.index);
+        let judged = all.iter().filter(|checked| checked.role.is_some());
+        let findings = all
+            .iter()
+            .filter_map(|checked| Some((loaded(checked)?, checked)))
+            .flat_map(|(loaded, checked)| checked.findings.iter().map(move |finding| located(finding, loaded, texts)));
+        let objects = self.definitions.iter().map(DefinitionRow::checked).collect();
+        let judged = judged.filter_map(loaded).map(object).collect();
+        let mut report = Report::new(findings.collect(), objects, judged, texts);
+        self.definitions.iter().for_each(|row| report.verdict(row.verdict()));
         if !self.not_checked.is_empty() {
             let kinds = enumerated(&self.not_checked);
-            text.line(format_args!("not checked, because no contract is about them: {kinds}"));
+            report.verdict(format!("not checked, because no contract is about them: {kinds}"));
         }
         let ProviderReport { errors, warnings, definitions, .. } = self;
         let [errors, warnings] =
             [(*errors, "error"), (*warnings, "warning")].map(|(number, what)| counted(number, what));
-        text.line(format_args!("{} checked, {errors}, {warnings}", definitions.len()));
-        text
+        report.verdict(format!("{} checked, {errors}, {warnings}", definitions.len()));
+        report.count("checked", definitions.len());
+        report
     }
+}
+
+/// A definition as the object of findings; it is in no namespace.
+fn object(loaded: &LoadedObject) -> FindingObject {
+    FindingObject { namespace: String::new(), ..FindingObject::from_loaded(loaded) }
+}
+
+/// A finding at its field in the definition.
+fn located(finding: &ContractFinding, loaded: &LoadedObject, texts: &SourceTexts<'_>) -> Finding {
+    let ContractFinding { level, rule, version, field, message, remediation } = finding;
+    let is_of_definition = ["metadata.", "spec.names.", "spec.versions"].iter().any(|start| field.starts_with(start));
+    let path = match version {
+        Some(version) if !is_of_definition => path_in_schema(&loaded.manifest.value, version, field),
+        _ => field.clone(),
+    };
+    let fix = Some(remediation.clone()).filter(|fix| !fix.is_empty());
+    let finding = Finding { fix, ..Finding::new(*level, rule, message) };
+    let finding = texts.finding((loaded, &path, FieldPart::Value), finding);
+    // People know the field of the objects, not the way to it in the schema.
+    Finding { object: object(loaded), named_path: field.clone(), ..finding }
+}
+
+/// The path in a definition at which the schema of a version describes a field of the objects.
+fn path_in_schema(definition: &Value, version: &str, field: &str) -> String {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let position =
+        versions.and_then(|all| all.iter().position(|one| one.get("name").is_some_and(|name| name == version)));
+    let Some(position) = position else { return "spec.versions".to_owned() };
+    let mut path = format!("spec.versions[{position}]");
+    if field == "subresources" || field.starts_with("subresources.") {
+        return format!("{path}.{field}");
+    }
+    path.push_str(".schema.openAPIV3Schema");
+    for name in field.split('.').filter(|name| !name.is_empty()) {
+        let (name, element) = name.split_once('[').map_or((name, false), |(name, _)| (name, true));
+        path.push_str(&format!(".properties.{name}{}", if element { ".items" } else { "" }));
+    }
+    path
 }
 
 /// The kind, or the name of a definition that has only metadata.
@@ -178,15 +248,20 @@ impl<'a> DefinitionRow<'a> {
         })
     }
 
-    fn add_to(&self, text: &mut Text) {
-        let DefinitionRow { file, line, name, role, .. } = self;
+    /// `CustomResourceDefinition machines.example.com: infrastructure machine, contract v1beta2 in version v1: ok`
+    fn verdict(&self) -> String {
+        let DefinitionRow { name, role, .. } = self;
         let read = match (self.contract, self.version) {
             (Some(contract), Some(version)) => format!("contract {contract} in version {version}"),
             _ => "no contract".to_owned(),
         };
         let verdict = if self.findings.is_empty() { ": ok" } else { "" };
-        text.line(format_args!("{file}:{line}: CustomResourceDefinition {name}: {role}, {read}{verdict}"));
-        self.findings.iter().for_each(|finding| finding.add_to(text));
+        format!("CustomResourceDefinition {name}: {role}, {read}{verdict}")
+    }
+
+    fn checked(&self) -> CheckedObject<'_> {
+        let DefinitionRow { file, name, kind, role, contract, version, .. } = self;
+        CheckedObject { file, name, kind, role, contract: *contract, version: *version }
     }
 }
 
@@ -200,11 +275,5 @@ impl<'a> FindingRow<'a> {
             message: &finding.message,
             way_out: &finding.remediation,
         }
-    }
-
-    fn add_to(&self, text: &mut Text) {
-        let FindingRow { level, rule, field, message, way_out, .. } = self;
-        text.line(format_args!("  {level} {rule}: {field}: {message}"));
-        text.line(format_args!("    help: {way_out}"));
     }
 }

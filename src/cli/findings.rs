@@ -17,6 +17,7 @@ mod text;
 mod topology;
 
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -218,6 +219,17 @@ impl<'a, O: Serialize> Report<'a, O> {
     /// Whether the findings make a command fail.
     pub(super) fn fails(&self, flags: &FindingFlags) -> bool {
         self.has_errors() || (flags.fail_on() == FailOn::Warning && self.has(Level::Warning))
+    }
+
+    /// Prints the report in the format of the flags; returns the exit code.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(super) fn finish(self, flags: &FindingFlags) -> Result<ExitCode> {
+        let fails = self.fails(flags);
+        let report = if flags.quiet { self.failures_only(flags) } else { self };
+        report.print(flags)?;
+        Ok(ExitCode::from(u8::from(fails)))
     }
 
     fn has(&self, level: Level) -> bool {

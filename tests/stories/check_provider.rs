@@ -46,11 +46,42 @@ fn a_finding_has_place_rule_field_and_way_out() {
     let broken = provider.replace("scope: Namespaced", "scope: Cluster");
     let (code, out, _) = check(&["-"], &broken);
     assert_eq!(code, 1);
-    assert!(out.starts_with("<stdin>:2: CustomResourceDefinition embeddedclusters."), "{out}");
-    let finding = "  error CT-1.3: spec.scope: the scope is \"Cluster\", but objects are looked up in the namespace of the Cluster
-    help: set it to Namespaced\n";
-    assert!(out.contains(finding), "{out}");
+    let line = broken.lines().position(|line| line.contains("scope: Cluster")).unwrap() + 1;
+    let title = "error[CT-1.3]: the scope is \"Cluster\", but objects are looked up in the namespace of the Cluster\n";
+    assert!(out.starts_with(title) && out.contains(&format!("--> <stdin>:{line}:10\n")), "{out}");
+    for part in [
+        "note: spec.scope of CustomResourceDefinition embeddedclusters.infrastructure.topologist.dev\n",
+        "note: the same for CustomResourceDefinition embeddedclustertemplates.infrastructure.topologist.dev, ",
+        "help: set it to Namespaced\n",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
     assert!(out.ends_with("10 checked, 10 errors, 0 warnings\n"), "{out}");
+}
+
+#[test]
+fn findings_of_schemas_have_the_place_of_their_property() {
+    // DEC-62
+    let provider = definitions("embedded-provider");
+    let broken = provider.replacen("                  provisioned:\n", "                  prepared:\n", 1);
+    assert_ne!(provider, broken);
+    let line = broken.lines().position(|line| line.contains("prepared:")).unwrap();
+    let above = broken.lines().take(line).filter(|line| line.contains("properties:")).count();
+    assert!(above > 0);
+    let (code, out, _) = check(&["-o", "json", "-"], &broken);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../src/cli/findings/schema.json")).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&report), "{report:#}");
+    let finding = &report["findings"][0];
+    let path =
+        "spec.versions[0].schema.openAPIV3Schema.properties.status.properties.initialization.properties.provisioned";
+    assert_eq!((code, &finding["path"]), (1, &json!(path)), "{report:#}");
+    // It is not there, so its place is the list of properties.
+    assert_eq!(finding["line"], json!(line), "{finding:#}");
+    for format in ["short", "sarif", "junit", "github", "markdown"] {
+        let (code, out, _) = check(&["-o", format, "-"], &broken);
+        assert!(code == 1 && out.contains(finding["id"].as_str().unwrap()), "{format}: {out}");
+    }
 }
 
 #[test]
@@ -62,7 +93,7 @@ fn release_metadata_are_compared_with_the_labels() {
     ] {
         let input = format!("{}{metadata}releaseSeries:\n- {series}\n", definitions("embedded-provider"));
         let (found, out, err) = check(&["-"], &input);
-        assert_eq!((found, out.contains("error CT-17.2: metadata.labels: "), &*err), (code, code == 1, ""), "{out}");
+        assert_eq!((found, out.contains("error[CT-17.2]: "), &*err), (code, code == 1, ""), "{out}");
         assert!(out.ends_with(end), "{out}");
     }
 }
@@ -72,12 +103,12 @@ fn sources_are_checked_by_the_contract_that_they_show() {
     // CT-3.5: kustomize adds the labels when the provider is built.
     let (code, out, _) = check(&["-o", "json", "fixtures/definitions"], "");
     let report: Value = serde_json::from_str(&out).unwrap();
-    let definition = &report["definitions"][0];
-    let findings = definition["findings"].as_array().unwrap().iter();
-    let found: Vec<[&str; 2]> =
-        findings.map(|finding| ["level", "rule"].map(|name| finding[name].as_str().unwrap())).collect();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let mut found: Vec<[&str; 2]> =
+        findings.map(|finding| ["severity", "id"].map(|name| finding[name].as_str().unwrap())).collect();
+    found.sort_unstable();
     assert_eq!((code, found), (0, vec![["warning", "CT-1.2"], ["warning", "CT-3.5"]]));
-    assert_eq!(definition["contract"], "v1beta2");
+    assert_eq!(report["objects"][0]["contract"], "v1beta2");
 }
 
 #[test]
@@ -103,7 +134,7 @@ fn the_labels_of_a_kustomization_count() {
         let (_, out, _) = check(&[&path], "");
         assert_eq!(out.matches(wanted).count(), 10, "{out}");
         assert_eq!(out.matches("config/crd/kustomization.yaml adds labels").count(), 1, "{out}");
-        assert_eq!(out.matches("  warning CT-3.").count(), warnings, "{out}");
+        assert_eq!(out.matches("warning[CT-3.").count(), warnings, "{out}");
     }
 }
 
@@ -112,8 +143,10 @@ fn warnings_fail_only_on_request() {
     let machine = definitions("embedded-provider");
     let template = machine.split("---\n").find(|one| one.contains("kind: EmbeddedConfigTemplate\n")).unwrap();
     let (code, out, _) = check(&["-"], template);
-    assert!(code == 0 && out.contains("  warning CT-1.2: "), "{code}: {out}");
-    assert_eq!(check(&["--fail-on-warnings", "-"], template).0, 1);
+    assert!(code == 0 && out.contains("warning[CT-1.2]: "), "{code}: {out}");
+    for flags in [&["--fail-on-warnings"][..], &["--fail-on", "warning"]] {
+        assert_eq!(check(&[flags, &["-"]].concat(), template).0, 1);
+    }
 }
 
 #[test]
@@ -154,6 +187,7 @@ fn wrong_usage_is_reported_with_both_forms() {
         (&["--live", "teams/DockerMachine/blue"], form),
         (&["--live", "Docker Machine"], form),
         (&["--live", ""], form),
+        (&["--live", "DockerMachine", "-o", "sarif"], "--live prints text or json"),
     ] {
         let (code, out, err) = check(arguments, "");
         assert_eq!((code, &*out), (2, ""), "{arguments:?}: {err}");
@@ -165,13 +199,16 @@ fn wrong_usage_is_reported_with_both_forms() {
 fn the_fields_of_json_are_those_of_the_documentation() {
     let broken = definitions("embedded-provider").replace("scope: Namespaced", "scope: Cluster");
     let (_, out, _) = check(&["-o", "json", "-"], &broken);
+    let current: Value = serde_json::from_str(&out).unwrap();
+    let (_, out, _) = check(&["-o", "json", "--format-version", "1", "-"], &broken);
     let report: Value = serde_json::from_str(&out).unwrap();
     let definition = &report["definitions"][0];
     assert_eq!(definition["findings"][0]["rule"], json!("CT-1.3"));
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/check-provider.md");
     let document = fs::read_to_string(document).unwrap();
     for (value, want) in [
-        (&report, &["definitions", "errors", "notChecked", "warnings"][..]),
+        (&current["objects"][0], &["contract", "file", "kind", "name", "role", "version"][..]),
+        (&report, &["definitions", "errors", "notChecked", "warnings"]),
         (definition, &["contract", "file", "findings", "kind", "line", "name", "role", "version"]),
         (&definition["findings"][0], &["field", "level", "message", "rule", "version", "wayOut"]),
     ] {

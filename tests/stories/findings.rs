@@ -513,7 +513,7 @@ fn no_change_that_render_refuses_is_silent() {
 fn other_values_of_variables_are_tried() {
     // DEC-68
     let variables = "  variables:\n  - name: zones\n    required: true\n    schema:\n      openAPIV3Schema: {type: string, enum: [one, two]}\n  \
-                     - name: hidden\n    required: false\n    schema:\n      openAPIV3Schema: {type: object, default: {}, properties: {on: {type: boolean, default: false}}}\n";
+                     - name: hidden\n    required: false\n    schema:\n      openAPIV3Schema: {type: object, default: {}, properties: {deep: {type: boolean, default: false}}}\n";
     let patch = |name: &str, enabled: &str, path: &str| {
         format!(
             "  - name: {name}\n    enabledIf: '{enabled}'\n    definitions:\n    - selector:\n        \
@@ -522,7 +522,7 @@ fn other_values_of_variables_are_tried() {
         )
     };
     let second = patch("second", "{{ eq .zones \"two\" }}", "/spec/template/spec/nowhere/below");
-    let third = patch("third", "{{ .hidden.on }}", "/spec/template/spec/kubeadmConfigSpec/nowhere");
+    let third = patch("third", "{{ .hidden.deep }}", "/spec/template/spec/kubeadmConfigSpec/nowhere");
     let class = class_and_templates();
     for from in ["  variables:\n", "  patches:\n"] {
         assert_eq!(class.matches(from).count(), 1, "{from}");
@@ -537,7 +537,7 @@ fn other_values_of_variables_are_tried() {
         assert_eq!((code, lines.len()), (0, 2), "{out}{err}");
         let wanted = [
             ("PE-17", "(in a sample Cluster with zones: two)"),
-            ("DEC-32", "(in a sample Cluster with hidden.on: true)"),
+            ("DEC-32", "(in a sample Cluster with hidden.deep: true)"),
         ];
         for ((rule, which), line) in wanted.into_iter().zip(lines) {
             assert!(line.contains(&format!("warning[{rule}]")) && line.ends_with(which), "{line}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::values::{KindAndName, duration, kind_and_name};
-use super::{InputFlags, LinkFlags, OutputFormat, RuleFlags, extensions};
+use super::{FindingFlags, InputFlags, LinkFlags, RuleFlags, extensions};
 
 /// `check-provider`
 #[derive(Debug, Args)]
@@ -36,12 +36,11 @@ pub struct CheckProviderArgs {
     /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
     pub kubeconfig: Option<PathBuf>,
-    /// Exit with code 1 if there are warnings.
-    #[arg(long)]
-    pub fail_on_warnings: bool,
-    /// Output format.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub findings: FindingFlags,
+    /// Version of the JSON format. Version 1 will be removed in the next release.
+    #[arg(long, value_name = "VERSION", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub format_version: u8,
 }
 
 /// `check-extension`
@@ -61,12 +60,11 @@ pub struct CheckExtensionArgs {
     pub extension_ca: Option<PathBuf>,
     #[command(flatten)]
     pub input: InputFlags,
-    /// Exit with code 1 if there are warnings.
-    #[arg(long)]
-    pub fail_on_warnings: bool,
-    /// Output format.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub findings: FindingFlags,
+    /// Version of the JSON format. Version 1 will be removed in the next release.
+    #[arg(long, value_name = "VERSION", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub format_version: u8,
     #[command(flatten)]
     pub rules: RuleFlags,
 }

@@ -49,8 +49,7 @@ pub struct FindingFlags {
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: FindingsFormat,
-    /// Exit with code 1 if there are findings of this severity; with warning, also if objects are not checked for lack of
-    /// a definition.
+    /// Exit with code 1 if there are findings of this severity, or a worse one.
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     fail_on: FailOn,
     /// Same as --fail-on warning.

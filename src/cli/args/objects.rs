@@ -26,8 +26,8 @@ pub struct ValidateArgs {
     pub strict: bool,
     #[command(flatten)]
     pub findings: FindingFlags,
-    /// With --fail-on warning, accept that objects of this kind are not checked, because no CustomResourceDefinition of
-    /// it is known; may be repeated.
+    /// With --fail-on warning, do not warn that objects of this kind are not checked, because no CustomResourceDefinition
+    /// of it is known; may be repeated.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub allow_unchecked: Vec<String>,
     /// Version of the JSON format. Version 1 will be removed in the next release.

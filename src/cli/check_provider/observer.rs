@@ -19,7 +19,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
 
 use self::related_objects::look_around;
-use crate::cli::args::{CheckProviderArgs, KindAndName, OutputFormat};
+use crate::cli::args::{CheckProviderArgs, FailOn, FindingsFormat, KindAndName, OutputFormat};
 use crate::cli::live::{ClusterConnection, list};
 use crate::cli::output::{self, Text};
 use machines::provider_contract::behavior::{ObservedChange, RelatedObjects, RuleVerdict, check_change, shown};
@@ -32,10 +32,15 @@ use server::kubernetes::address::Resource;
 
 /// Follows objects until they are deleted, the time is over, or a signal arrives.
 pub(super) fn run(wanted: &KindAndName, options: &CheckProviderArgs) -> Result<ExitCode> {
+    let format = match options.findings.output {
+        FindingsFormat::Text => OutputFormat::Text,
+        FindingsFormat::Json => OutputFormat::Json,
+        _ => bail!("--live prints text or json: its findings are about changes, not about files"),
+    };
     let connection = ClusterConnection::open(options.kubeconfig.as_deref())?;
     connection.block_on(async {
         let target = ObservedKind::find(wanted, options, &connection.client()).await?;
-        let mut following = ProviderObserver::new(connection.client(), target, options.output);
+        let mut following = ProviderObserver::new(connection.client(), target, format);
         let lasts = async {
             match options.lasts {
                 Some(lasts) => tokio::time::sleep(lasts).await,
@@ -47,7 +52,7 @@ pub(super) fn run(wanted: &KindAndName, options: &CheckProviderArgs) -> Result<E
             () = lasts => {}
             stopped = tokio::signal::ctrl_c() => stopped?,
         }
-        following.finish(options.fail_on_warnings)
+        following.finish(options.findings.fail_on() == FailOn::Warning)
     })
 }
 

@@ -155,7 +155,7 @@ fn definitions_that_conflict_are_reported() {
                 definitions: format";
     assert!(err.contains(want), "{out}{err}");
     let check = ["check-extension", &*url, "--extension-ca", "ca.crt", "--files", "bundle.json", "-o", "json"];
-    let (code, out, _) = folder.run(&check);
+    let (code, out, _) = folder.run(&[&check[..], &["--format-version", "1"]].concat());
     let report: Value = serde_json::from_str(&out).unwrap();
     let of = |hook: &str| {
         let handlers = report["handlers"].as_array().unwrap();
@@ -306,9 +306,9 @@ fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
     let (code, out, err) = folder.run(&check);
     assert_eq!((code, &*err), (1, ""), "{out}");
     for words in [
-        "warning RH-10.10: the result depends on the order of the patches: EmbeddedConfigTemplate",
-        "error RH-23.4: without the variable \"format\", the call failed: no answer within 2s",
-        "    help: answer Failure with a message",
+        "warning[RH-10.10]: the result depends on the order of the patches: EmbeddedConfigTemplate",
+        "error[RH-23.4]: without the variable \"format\", the call failed: no answer within 2s",
+        " help: answer Failure with a message",
         "3 handlers checked, ",
     ] {
         assert!(out.contains(words), "{words}: {out}");
@@ -368,7 +368,7 @@ fn variables_that_no_class_can_use_are_errors() {
     assert!(plan["warnings"].to_string().contains("are invalid"), "{plan:#}");
     let check = ["check-extension", &*url, "--extension-ca", "ca.crt", "--files", "bundle.json"];
     let (code, out, err) = folder.run(&check);
-    assert!(code == 1 && out.contains("error RH-16.4: the variables are invalid: "), "{code} {out}{err}");
+    assert!(code == 1 && out.contains("error[RH-16.4]: the variables are invalid: "), "{code} {out}{err}");
 }
 
 /// What the patches of a check may write.
@@ -381,11 +381,17 @@ fn findings(folder: &Folder, url: &str, more: &[&str]) -> Vec<(String, Vec<Strin
     let check = ["check-extension", url, "--extension-ca", "ca.crt", "--files", "bundle.json", "-o", "json"];
     let (_, out, err) = folder.run(&[&check[..], more].concat());
     let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    let (_, schema, _) = folder.run(&["schema", "findings"]);
+    let schema = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+    assert!(schema.is_valid(&report), "{report:#}");
     let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
-    let finding = |one: &Value| ["level", "rule", "message"].map(|name| text(one, name)).join(" ");
-    let findings =
-        |handler: &Value| handler["findings"].as_array().unwrap().iter().map(finding).collect::<Vec<String>>();
-    report["handlers"].as_array().unwrap().iter().map(|handler| (text(handler, "name"), findings(handler))).collect()
+    let findings = |handler: &Value| {
+        let of_handler =
+            |one: &&Value| (&one["object"]["name"], &one["object"]["kind"]) == (&handler["name"], &handler["hook"]);
+        let finding = |one: &Value| ["severity", "id", "message"].map(|name| text(one, name)).join(" ");
+        report["findings"].as_array().unwrap().iter().filter(of_handler).map(finding).collect::<Vec<String>>()
+    };
+    report["objects"].as_array().unwrap().iter().map(|handler| (text(handler, "name"), findings(handler))).collect()
 }
 
 #[test]
