@@ -18,6 +18,7 @@ mod embedded;
 mod empty;
 mod errors;
 mod extensions;
+mod file_watch;
 mod files;
 mod findings;
 mod format_schemas;

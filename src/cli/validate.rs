@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use super::args::{FailOn, FindingsFormat, ObjectFindingFlags, ValidateArgs};
 use super::empty::{self, ExpectedInput};
 use super::errors::{ErrorRow, shown};
 use super::extensions::CommandExtensions;
+use super::file_watch;
 use super::findings::{Finding, FindingObject, Report, SourceTexts, topology_findings};
 use super::held_edits::held_edits;
 use super::offline::{self, CommandInput};
@@ -34,6 +35,21 @@ use serde_json::Value;
 
 /// Prints the findings about every Cluster and ClusterClass.
 pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
+    if !options.watch {
+        return run_once(options);
+    }
+    let paths = || {
+        let of_flags = options.input.crd_paths().into_iter().chain(options.input.world.clone());
+        let further = of_flags.chain(options.input.assume.clone()).chain(options.old.clone());
+        options.paths.iter().cloned().chain(further).collect::<Vec<_>>()
+    };
+    if paths().iter().any(|path| path.as_os_str() == "-") {
+        bail!("--watch needs files: standard input can be read only once");
+    }
+    file_watch::run_on_changes(paths, &options.input.links, || run_once(options))
+}
+
+fn run_once(options: &ValidateArgs) -> Result<ExitCode> {
     let case = CommandInput::read(&options.paths, &options.old, &options.input)?.kept_as_stored();
     let extensions = CommandExtensions::open(&options.extensions, || case.objects(), None)?;
     let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));

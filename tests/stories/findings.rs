@@ -1,10 +1,13 @@
 //! Findings of `validate` in all formats (DEC-62), and what it computes (DEC-68).
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::harness::server::command;
 use crate::mistakes::mistaken_bundles;
 use crate::offline::Folder;
 
@@ -571,4 +574,43 @@ fn a_field_that_a_webhook_adds_can_be_assumed() {
     assert!(code == 0 && out.contains("bastion:"), "{out}{err}");
     let (code, _, err) = validate(&["--assume", "broken.yaml"]);
     assert!(code == 2 && err.contains("broken.yaml:"), "{err}");
+}
+
+#[test]
+fn files_are_judged_again_after_each_change() {
+    // DEC-62
+    let folder = quick_start(&[]);
+    let (code, _, err) = folder.run(&["validate", "--watch", "-"], &[]);
+    assert!(code == 2 && err.contains("--watch needs files"), "{err}");
+    let mut command = command(&["validate", "--watch", "-o", "short", "."]);
+    command.current_dir(folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut verdicts = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut messages = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut verdict = |wanted: &str| {
+        let line = verdicts.find(|line| line.as_ref().unwrap().contains(" checked, ")).unwrap().unwrap();
+        assert_eq!(line, wanted);
+    };
+    let mut message =
+        |wanted: &str| assert!(messages.any(|line| line.unwrap().starts_with(wanted)), "it does not say {wanted}");
+    verdict("2 checked, 2 allowed, 0 denied");
+    message("topologist: waiting for a change of 2 files");
+    fs::write(folder.path("class.yaml"), class_and_templates().replace("- name: ntp\n", "- name: clock\n")).unwrap();
+    verdict("2 checked, 0 allowed, 2 denied");
+    message("topologist: changed: ./class.yaml");
+    message("topologist: waiting");
+    // Neither broken nor missing files end it, and a new one counts.
+    fs::write(folder.path("class.yaml"), "a: [\n").unwrap();
+    message("topologist: ./class.yaml:");
+    verdict("1 checked, 1 allowed, 0 denied");
+    message("topologist: waiting");
+    fs::remove_file(folder.path("class.yaml")).unwrap();
+    message("topologist: changed: ./class.yaml");
+    verdict("1 checked, 1 allowed, 0 denied");
+    message("topologist: waiting");
+    fs::write(folder.path("new.yaml"), class_and_templates()).unwrap();
+    message("topologist: changed: ./new.yaml");
+    verdict("2 checked, 2 allowed, 0 denied");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

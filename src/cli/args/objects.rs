@@ -24,6 +24,9 @@ pub struct ValidateArgs {
     /// Deny fields that the API server would drop, instead of warning.
     #[arg(long)]
     pub strict: bool,
+    /// Judge the files again after each change of one of them, until Ctrl-C.
+    #[arg(long)]
+    pub watch: bool,
     #[command(flatten)]
     pub findings: FindingFlags,
     /// With --fail-on warning, do not warn that objects of this kind are not checked, because no CustomResourceDefinition
