@@ -144,6 +144,8 @@ pub struct SchemaArgs {
 pub enum SchemaName {
     /// Findings, as validate -o json prints them.
     Findings,
+    /// Plans, as plan -o json prints them.
+    Plan,
     /// The file of --timings.
     Timings,
     /// Recorded answers of extensions, as --record writes them.

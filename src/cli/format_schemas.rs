@@ -9,7 +9,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use super::args::{SchemaArgs, SchemaName};
-use super::{findings, output};
+use super::{findings, output, plan};
 use golang::yaml::{self, LocatedValue, YamlDocument};
 use schema::field::closest;
 
@@ -29,6 +29,7 @@ const SHOWN: usize = 60;
 pub(super) fn run(options: &SchemaArgs) -> Result<ExitCode> {
     output::data(match options.name {
         SchemaName::Findings => findings::SCHEMA,
+        SchemaName::Plan => plan::SCHEMA,
         SchemaName::Timings => TIMINGS,
         SchemaName::Recording => RECORDING,
     })?;
@@ -45,7 +46,10 @@ pub(super) fn check(file: &Path, text: &str, schema: &str) -> Result<()> {
     let validator = jsonschema::validator_for(&schema).map_err(|error| anyhow!("the schema of the format: {error}"))?;
     let mut errors = validator.iter_errors(&value).peekable();
     if errors.peek().is_none() {
-        return Ok(());
+        let second = yaml::documents(text).into_iter().filter_map(Result::ok).nth(1);
+        return second.map_or(Ok(()), |second| {
+            Err(anyhow!("{}:{}: there is a second document, but the format has one", file.display(), second.line))
+        });
     }
     let document = yaml::documents(text).into_iter().find_map(Result::ok).unwrap_or_default();
     let mistakes: Vec<String> = errors.flat_map(|error| mistakes(file, &document, &schema, &error)).collect();

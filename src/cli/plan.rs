@@ -14,7 +14,7 @@ mod text;
 mod values;
 mod phrases;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -47,7 +47,10 @@ use engine::comparison::compare;
 use engine::comparison::report::{ComparisonReport, Keep, ReportCollector};
 use engine::file_review::ReviewSubject;
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
-use model::hub::ObjectKey;
+use model::hub::{Kind, ObjectKey};
+
+/// The JSON Schema of the JSON format.
+pub(super) const SCHEMA: &str = include_str!("plan/schema.json");
 
 /// Prints the plans of the Clusters of both sides.
 pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
@@ -102,7 +105,19 @@ pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     }
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !unplanned.contains(cluster)).collect();
     let progress = ProgressBar::new(clusters.len(), OF_CLUSTERS, started);
-    let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
+    let denied: BTreeSet<ObjectKey> = denied
+        .iter()
+        .filter(|finding| finding.object.kind == Kind::Cluster.name())
+        .map(|finding| ObjectKey::new(&finding.object.namespace, &finding.object.name))
+        .collect();
+    let compare = |cluster: &ObjectKey| {
+        let mut report = samples.mark(compare(cluster, &was, &is));
+        // Why it cannot be computed follows from the denial.
+        if denied.contains(cluster) && !report.errors.is_empty() {
+            report.errors = vec!["not planned, because its edit is denied".to_owned()];
+        }
+        report
+    };
     let keep = if options.output == PlanFormat::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
     let is_alone = keep == Keep::Everything || server.is_some() || extensions.iter().any(Option::is_some);

@@ -293,6 +293,22 @@ struct ObjectResult<'a> {
     patch: json_patch::Patch,
 }
 
+/// Removes what another error says better: that an empty text is too short, beside what it has to hold; and that values cannot
+/// be checked by a rule, beside why the rule cannot be compiled.
+fn remove_repetitions(errors: &mut Vec<ErrorRow>, manifest: &Manifest) {
+    let of_rules = errors.iter().filter(|error| error.rule != API_SCHEMA);
+    let fields: BTreeSet<String> = of_rules.map(|error| manifest.named_path(&error.field)).collect();
+    let has_broken_rule = errors.iter().any(|error| error.rule == "CEL-009");
+    errors.retain(|error| match error.rule {
+        API_SCHEMA => !(error.detail.ends_with(", and has 0") && fields.contains(&manifest.named_path(&error.field))),
+        "CEL-024" => !has_broken_rule,
+        _ => true,
+    });
+}
+
+/// The rule about what the schemas of the API say.
+const API_SCHEMA: RuleId = "DEC-32";
+
 /// The result for one object in version 1 of the JSON format.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -356,6 +372,7 @@ impl<'a> ObjectResult<'a> {
             errors.insert(0, ErrorRow::other_version(version, &review.misplaced));
             warnings.retain(|warning| !review.misplaced.iter().any(|field| field == warning.path.as_str()));
         }
+        remove_repetitions(&mut errors, manifest);
         errors.iter_mut().for_each(|error| error.locate(manifest));
         let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         ObjectResult {
@@ -507,14 +524,11 @@ fn missing_definitions(
             Some(command) => format!("{command}, and give the file with --crds, or accept it with --allow-unchecked"),
             None => "give it with --crds, or accept that with --allow-unchecked".to_owned(),
         };
-        let finding = Finding { fix: Some(fix), ..Finding::new(Level::Warning, MISSING_DEFINITION, message) };
+        let finding = Finding { fix: Some(fix), ..Finding::new(Level::Warning, API_SCHEMA, message) };
         Some(texts.finding((loaded, &path, FieldPart::Value), finding))
     };
     unchecked.iter().filter_map(finding).collect()
 }
-
-/// The rule about kinds that are not checked.
-const MISSING_DEFINITION: RuleId = "DEC-32";
 
 /// The path of the first reference to a kind or to its templates.
 fn reference_of_kind(value: &Value, path: &str, kind: &str) -> Option<String> {

@@ -614,3 +614,41 @@ fn files_are_judged_again_after_each_change() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// The errors and warnings of the quick-start class with one change, a line each.
+fn lines(from: &str, to: &str) -> (String, String) {
+    let folder = quick_start(&[(from, to)]);
+    let (_, short) = validate(&folder, &["-o", "short"]);
+    let (_, text) = validate(&folder, &[]);
+    (short.lines().filter(|line| line.contains("]: ")).map(|line| format!("{line}\n")).collect(), text)
+}
+
+#[test]
+fn one_mistake_is_one_finding() {
+    // DEC-62
+    let variable = |schema: &str| {
+        let schema =
+            format!("  variables:\n  - {{name: extra, required: false, schema: {{openAPIV3Schema: {schema}}}}}\n");
+        lines("  variables:\n", &schema).0
+    };
+    // An empty rule is too short for the API server, too.
+    let empty = variable("{type: string, x-kubernetes-validations: [{rule: ''}]}");
+    assert!(empty.contains("error[CEL-001]") && empty.lines().count() == 1, "{empty}");
+    let broken = variable("{type: string, default: x, x-kubernetes-validations: [{rule: 'self.size('}]}");
+    assert!(
+        !broken.contains("ClusterClass default/quick-start: spec.variables[extra].schema.openAPIV3Schema.default"),
+        "{broken}"
+    );
+    assert!(broken.contains("error[CEL-009]"), "{broken}");
+    let nested = variable(
+        "{type: object, default: {}, properties: {size: {type: integer, default: 3}}, \
+         x-kubernetes-validations: [{rule: 'self.size > 2'}]}",
+    );
+    assert!(nested.contains("a default is checked without the defaults of its properties"), "{nested}");
+    // Two patches select the kind that no template has.
+    let kind = "kind: KubeadmControlPlaneTemplate\n      name";
+    let (short, text) = lines(kind, &kind.replace("ControlPlane", "Config"));
+    assert_eq!((short.matches("[PAT-032]").count(), text.matches("[PAT-032]").count()), (2, 1), "{short}{text}");
+    let other = "note: and spec.patches[ntp].definitions[0].selector.matchResources.controlPlane (class.yaml:";
+    assert!(text.contains(other), "{text}");
+}

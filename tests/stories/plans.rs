@@ -58,6 +58,15 @@ pub fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
     fs::write(&from, before).unwrap();
     fs::write(&to, after).unwrap();
     let output = command(&["plan", "--from"]).arg(from).arg("--to").arg(&to).args(flags).output().unwrap();
+    if flags.contains(&"json") && output.status.code() != Some(2) {
+        // DEC-63
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let schema: Value = serde_json::from_str(include_str!("../../src/cli/plan/schema.json")).unwrap();
+        let schema = jsonschema::validator_for(&schema).unwrap();
+        let faults: Vec<String> =
+            schema.iter_errors(&report).map(|error| format!("{error} at {}", error.instance_path())).collect();
+        assert_eq!(faults, Vec::<String>::new(), "{report:#}");
+    }
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&to.display().to_string(), "to.yaml");
     (output.status.code().unwrap(), text(output.stdout) + &without_not_checked(&text(output.stderr)))
 }
@@ -167,6 +176,17 @@ fn a_change_that_would_be_denied_is_reported_as_denied() {
     assert_eq!(code, 1);
     assert!(message.starts_with("denied: to.yaml:"), "{message}");
     assert!(message.contains("UPG-005"), "{message}");
+    // What follows from the denial is no reason.
+    let quick_start = |version: &str| {
+        let files = ["class", "templates", "cluster"];
+        let read = |name: &str| {
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/quick-start/{name}.yaml")))
+                .unwrap()
+        };
+        files.map(read).join("\n---\n").replace("version: v1.33.0\n", &format!("version: {version}\n"))
+    };
+    let (_, jump) = plan(&quick_start("v1.33.0"), &quick_start("v1.36.0"), &[]);
+    assert!(jump.contains("CL-V-055") && jump.contains("  error: not planned, because its edit is denied\n"), "{jump}");
     assert!(message.contains("; the change is denied\n"), "{message}");
 }
 

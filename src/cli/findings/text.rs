@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 /// Findings with their lines, then the verdicts.
 pub(super) fn text<O>(report: &Report<'_, O>) -> Text {
     let mut text = Text::default();
-    for group in groups(&report.findings) {
+    for group in groups(&report.findings, true) {
         text.rendered(&rendered(&group, report.texts));
         text.line("");
     }
@@ -28,7 +28,7 @@ pub(super) fn text<O>(report: &Report<'_, O>) -> Text {
 /// One line for each finding: `file:line:column: severity[id]: object: path: message`.
 pub(super) fn short<O>(report: &Report<'_, O>) -> Text {
     let mut text = Text::default();
-    for Group { first, others } in groups(&report.findings) {
+    for Group { first, others, .. } in groups(&report.findings, false) {
         let also = if others.is_empty() { String::new() } else { format!(" (and {})", others_named(&others)) };
         text.line(format_args!("{}{also}", first.line()));
         if let Some(fix) = &first.fix {
@@ -39,21 +39,36 @@ pub(super) fn short<O>(report: &Report<'_, O>) -> Text {
     text
 }
 
-/// Findings that are equal but for their object, such as those of many Clusters of a class.
+/// Findings that are equal but for their object, such as those of many Clusters of a class, or but for their field, such as
+/// those of all patches that select the same kind.
 struct Group<'a> {
     first: &'a Finding,
+    /// Those of other objects.
     others: Vec<&'a Finding>,
+    /// Those of other fields of the same object.
+    elsewhere: Vec<&'a Finding>,
 }
 
-fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
+fn groups(findings: &[Finding], merges_fields: bool) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let mut known = BTreeMap::new();
+    let (mut known, mut fields) = (BTreeMap::new(), BTreeMap::new());
     for finding in findings {
-        let key = (finding.id, &finding.message, &finding.named_path, &finding.object.kind, finding.severity);
-        let position = *known.entry(key).or_insert(groups.len());
-        match groups.get_mut(position) {
-            Some(group) => group.others.push(finding),
-            None => groups.push(Group { first: finding, others: Vec::new() }),
+        let Finding { id, message, named_path, object, severity, .. } = finding;
+        let position = *known.entry((id, message, named_path, &object.kind, severity)).or_insert(groups.len());
+        if let Some(group) = groups.get_mut(position) {
+            group.others.push(finding);
+            continue;
+        }
+        let in_object = match merges_fields {
+            true => *fields.entry((id, message, object, severity)).or_insert(groups.len()),
+            false => groups.len(),
+        };
+        match groups.get_mut(in_object) {
+            Some(group) => group.elsewhere.push(finding),
+            None => groups.push(Group { first: finding, others: Vec::new(), elsewhere: Vec::new() }),
+        }
+        if in_object != position {
+            known.insert((id, message, named_path, &object.kind, severity), in_object);
         }
     }
     groups
@@ -69,7 +84,7 @@ fn others_named(others: &[&Finding]) -> String {
 }
 
 fn rendered(group: &Group<'_>, texts: &SourceTexts<'_>) -> String {
-    let Group { first, others } = group;
+    let Group { first, others, elsewhere } = group;
     let level = match first.severity {
         Level::Error => Title::ERROR,
         Level::Warning => Title::WARNING,
@@ -82,6 +97,13 @@ fn rendered(group: &Group<'_>, texts: &SourceTexts<'_>) -> String {
     };
     let note = |text: String| Title::NOTE.message(plain(&text).into_owned());
     elements.push(note(format!("{field}{}", first.object.title())).into());
+    for other in elsewhere.iter().take(NAMED) {
+        let place = other.place.as_ref().map(|place| format!(" ({}:{})", place.file, place.line));
+        elements.push(note(format!("and {}{}", other.named_path, place.unwrap_or_default())).into());
+    }
+    if let Some(more @ 1..) = elsewhere.len().checked_sub(NAMED) {
+        elements.push(note(format!("and {}", counted(more, "other field"))).into());
+    }
     if !others.is_empty() {
         elements.push(note(format!("the same for {}", others_named(others))).into());
     }

@@ -210,7 +210,12 @@ fn defaults(
         if is_valid && schema.has_rules && rules::are_written_well(node) {
             let evaluate =
                 |budget: &mut EvaluationBudget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
-            let violations = allowance.evaluate(&path, evaluate);
+            let mut violations = allowance.evaluate(&path, evaluate);
+            for violation in violations.iter_mut().filter(|violation| violation.detail.starts_with(MISSING_KEY)) {
+                violation
+                    .detail
+                    .push_str("; a default is checked without the defaults of its properties: write them in it");
+            }
             uncompiled += violations.iter().filter(|violation| violation.rule == "CEL-024").count();
             report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
@@ -226,6 +231,9 @@ fn defaults(
     }
     uncompiled
 }
+
+/// How the details of rules begin that read a field that is not there (CEL-025).
+const MISSING_KEY: &str = "no such key: ";
 
 /// Rules that a default violates: as an unchanged value and, if that is valid, as a new one (VAR-S-032). The more
 /// expensive evaluation counts.

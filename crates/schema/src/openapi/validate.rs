@@ -2,6 +2,7 @@
 
 mod collections;
 mod junctors;
+mod patterns;
 mod place;
 mod report;
 mod scalars;

@@ -2,6 +2,7 @@
 
 use serde_json::Number;
 
+use super::patterns::demand;
 use super::place::ValuePath;
 use super::report::ViolationReport;
 use super::signed;
@@ -40,7 +41,7 @@ impl Schema {
                 format!("must have at least {least} characters, and has {length}"),
             );
         } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !fits_pattern(pattern)) {
-            report.violation("VAR-V-022", ErrorKind::Invalid, place, format!("must match {:?}", pattern.as_str()));
+            report.violation("VAR-V-022", ErrorKind::Invalid, place, demand(pattern.as_str()));
         }
         if let Some(format) =
             self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(ValueType::String)))
