@@ -13,6 +13,7 @@ mod markdown;
 mod repository;
 mod sarif;
 mod source;
+mod template_text;
 mod text;
 mod topology;
 

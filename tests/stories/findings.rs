@@ -652,3 +652,20 @@ fn one_mistake_is_one_finding() {
     let other = "note: and spec.patches[ntp].definitions[0].selector.matchResources.controlPlane (class.yaml:";
     assert!(text.contains(other), "{text}");
 }
+
+#[test]
+fn a_finding_about_a_template_has_its_place_in_the_text() {
+    // DEC-62
+    let template =
+        "valueFrom:\n          template: |\n            {{ .builtin.controlPlane.version\n              | frob }}\n";
+    let class = class_and_templates();
+    let start = class.find("valueFrom:").unwrap();
+    let end = start + class[start..].find("\n  - name").unwrap() + 1;
+    let mistaken = format!("{}{template}{}", &class[..start], &class[end..]);
+    let folder = Folder::new(&[("class.yaml", &mistaken), ("cluster.yaml", &cluster())]);
+    let report = json(&folder, &[]);
+    let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == "PAT-018").unwrap();
+    let line = mistaken.lines().position(|line| line == "              | frob }}").unwrap() + 1;
+    let place = ["line", "column", "endLine", "endColumn"].map(|name| finding[name].as_u64().unwrap());
+    assert_eq!(place, [line as u64, 17, line as u64, 21], "{finding:#}");
+}

@@ -23,7 +23,7 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
 #[test]
 fn are_valid_and_have_a_title_and_an_identifier() {
     // DEC-63
-    for name in ["findings", "timings", "recording"] {
+    for name in ["findings", "plan", "timings", "recording"] {
         let schema = schema(name);
         jsonschema::meta::validate(&schema).unwrap_or_else(|error| panic!("{name}: {error}"));
         let id = schema["$id"].as_str().unwrap();
@@ -60,6 +60,9 @@ fn mistakes_in_input_files_have_a_place() {
     let (code, err) = run(&["simulate", &quick_start, "--timings", "t.yaml"]);
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("t.yaml:3:3: failures[0]: unknown key \"machin\"; did you mean machine?"), "{err}");
+    fs::write(folder.path().join("t.yaml"), "node: 1s\n---\nnode: 2s\n").unwrap();
+    let (code, err) = run(&["simulate", &quick_start, "--timings", "t.yaml"]);
+    assert!(code == 2 && err.contains("t.yaml:3: there is a second document, but the format has one"), "{err}");
     let recording = r#"{"format": "topologist.dev/extension-recording/v1",
   "extensions": [{"name": "a", "discovery": {}, "call": []}]}"#;
     fs::write(folder.path().join("r.json"), recording).unwrap();

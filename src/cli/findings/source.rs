@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aho_corasick::AhoCorasick;
 use serde_json::Value;
 
+use super::template_text::{TextRange, place_in_template};
 use super::{Finding, FindingObject, Place, RelatedObject};
 use crate::cli::errors::ErrorRow;
 use crate::cli::files::FileInput;
@@ -130,9 +131,29 @@ impl<'a> SourceTexts<'a> {
             object: FindingObject::from_loaded(loaded),
             path: if path == ROOT { String::new() } else { path.to_owned() },
             named_path: if path == ROOT { String::new() } else { loaded.manifest.named_path(path) },
-            place: self.place(loaded, path, part),
+            place: self
+                .place(loaded, path, part)
+                .map(|place| self.place_in_text(loaded, path, place, &finding.message)),
             ..finding
         }
+    }
+
+    /// The place in the text of a template that a message names, or else the place of the text.
+    fn place_in_text(&self, loaded: &LoadedObject, path: &str, place: Place, message: &str) -> Place {
+        let narrow = || {
+            let found = loaded.manifest.locate(path).filter(|found| found.is_exact)?;
+            let template = found.value.value().as_str()?;
+            let TextRange { line, column, length } = place_in_template(message, template)?;
+            let number = place.line.checked_add(line)?;
+            let wanted = template.split('\n').nth(line)?;
+            // Lines of a block are in the file as they are, behind their indentation.
+            let text = self.files.get(&*place.file)?.line(number)?;
+            let start = text.find(wanted).filter(|_| text.len() <= LONGEST_LINE)?;
+            let columns = |bytes: usize| Some(text.get(..start + bytes)?.chars().count() + 1);
+            let (column, end_column) = (columns(column)?, columns(column + length)?);
+            Some(Place { line: number, end_line: number, column, end_column, file: place.file.clone() })
+        };
+        narrow().unwrap_or(place)
     }
 
     /// An object that belongs to a finding.

@@ -75,27 +75,20 @@ impl AlternativeValue {
             let (definition, variable) = (definitions.first()?, variables.get(name)?);
             let (source, schema) = (&definition.schema.open_api_v3_schema, variable.schema.as_ref().ok()?);
             let is_optional = !variable.required && !variable.has_default;
-            let (mut value, mut all) = match current(name) {
-                Some(value) => {
-                    let unset = AlternativeValue {
-                        variable: name.clone(),
-                        value: None,
-                        is_listed: true,
-                        difference: format!("no {name}"),
-                    };
-                    (value, if is_optional { vec![unset] } else { Vec::new() })
-                }
-                None => {
-                    let value = schema.sample(source, Breadth::Whole).ok()?;
-                    let set = AlternativeValue {
-                        variable: name.clone(),
-                        value: Some(value.clone()),
-                        is_listed: false,
-                        difference: difference(schema, name, "", &value),
-                    };
-                    (value, if is_optional { vec![set] } else { Vec::new() })
-                }
+            let set = current(name);
+            let mut value = match &set {
+                Some(value) => value.clone(),
+                None => schema.sample(source, Breadth::Whole).ok()?,
             };
+            let mut all = Vec::new();
+            if is_optional {
+                let (is_listed, difference) = match set {
+                    Some(_) => (true, format!("no {name}")),
+                    None => (false, difference(schema, name, "", &value)),
+                };
+                let value = if set.is_some() { None } else { Some(value.clone()) };
+                all.push(AlternativeValue { variable: name.clone(), value, is_listed, difference });
+            }
             schema.complete(&mut value);
             all.extend(schema.alternatives(source, &value).into_iter().map(|other| AlternativeValue {
                 variable: name.clone(),

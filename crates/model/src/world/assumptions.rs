@@ -39,12 +39,11 @@ pub fn fill(object: &mut Value, assumed: &Value) -> bool {
     let (Value::Object(members), Value::Object(assumed)) = (object, assumed) else { return false };
     let mut has_changed = false;
     for (name, value) in assumed {
-        match members.get_mut(name) {
-            Some(member) => has_changed |= fill(member, value),
-            None => {
-                members.insert(name.clone(), value.clone());
-                has_changed = true;
-            }
+        if let Some(member) = members.get_mut(name) {
+            has_changed |= fill(member, value);
+        } else {
+            members.insert(name.clone(), value.clone());
+            has_changed = true;
         }
     }
     has_changed
