@@ -19,7 +19,7 @@ use schema::field::{a_few, counted};
 
 /// The shortest time between two looks.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Looks take at most one part in so many of the time.
+/// Between two looks passes at least this many times the duration of one.
 const SHARE: u32 = 20;
 /// The time in which files must not change any more before they are read: editors write in several steps.
 const SETTLED: Duration = Duration::from_millis(10);

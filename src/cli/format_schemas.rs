@@ -9,7 +9,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use super::args::{SchemaArgs, SchemaName};
-use super::{findings, output, plan};
+use super::{findings, output};
 use golang::yaml::{self, LocatedValue, YamlDocument};
 use schema::field::closest;
 
@@ -18,6 +18,9 @@ pub(super) const TIMINGS: &str = include_str!("format_schemas/timings.json");
 
 /// The schema of a recording of extensions.
 pub(super) const RECORDING: &str = include_str!("format_schemas/recording.json");
+
+/// The schema of the plans that `plan -o json` prints.
+const PLAN: &str = include_str!("format_schemas/plan.json");
 
 /// Maximum number of mistakes that a message names; the rest is counted.
 const NAMED: usize = 5;
@@ -29,7 +32,7 @@ const SHOWN: usize = 60;
 pub(super) fn run(options: &SchemaArgs) -> Result<ExitCode> {
     output::data(match options.name {
         SchemaName::Findings => findings::SCHEMA,
-        SchemaName::Plan => plan::SCHEMA,
+        SchemaName::Plan => PLAN,
         SchemaName::Timings => TIMINGS,
         SchemaName::Recording => RECORDING,
     })?;

@@ -49,9 +49,6 @@ use engine::file_review::ReviewSubject;
 use engine::topology::equivalent_clusters::{EquivalentClusters, grouped, ungrouped};
 use model::hub::{Kind, ObjectKey};
 
-/// The JSON Schema of the JSON format.
-pub(super) const SCHEMA: &str = include_str!("plan/schema.json");
-
 /// Prints the plans of the Clusters of both sides.
 pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
     let started = Instant::now();
@@ -112,8 +109,8 @@ pub(super) fn run(options: &PlanArgs) -> Result<ExitCode> {
         .collect();
     let compare = |cluster: &ObjectKey| {
         let mut report = samples.mark(compare(cluster, &was, &is));
-        // Why it cannot be computed follows from the denial.
-        if denied.contains(cluster) && !report.errors.is_empty() {
+        // The denial says why the version cannot be reached.
+        if report.lacks_upgrade_plan && denied.contains(cluster) {
             report.errors = vec!["not planned, because its edit is denied".to_owned()];
         }
         report

@@ -132,12 +132,10 @@ fn mutants(objects: &[Value]) -> Vec<Mutant> {
                         add("no key", format!("{title}: without {pointer}"), removed(&pointer, &steps));
                     }
                 }
-                "Cluster" => {
-                    if pointer.ends_with("/class") || pointer.ends_with("/name") {
-                        let other = Value::from(format!("{}X", value.as_str().unwrap()));
-                        let what = format!("{title}: {pointer}: {other}");
-                        add("name", what, changed(&|object| *object.pointer_mut(&pointer).unwrap() = other.clone()));
-                    }
+                "Cluster" if pointer.ends_with("/class") || pointer.ends_with("/name") => {
+                    let other = Value::from(format!("{}X", value.as_str().unwrap()));
+                    let what = format!("{title}: {pointer}: {other}");
+                    add("name", what, changed(&|object| *object.pointer_mut(&pointer).unwrap() = other.clone()));
                 }
                 _ if pointer.starts_with("/spec/template/spec/") => {
                     let other = match value {

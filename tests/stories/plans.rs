@@ -61,7 +61,7 @@ pub fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
     if flags.contains(&"json") && output.status.code() != Some(2) {
         // DEC-63
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let schema: Value = serde_json::from_str(include_str!("../../src/cli/plan/schema.json")).unwrap();
+        let schema: Value = serde_json::from_str(include_str!("../../src/cli/format_schemas/plan.json")).unwrap();
         let schema = jsonschema::validator_for(&schema).unwrap();
         let faults: Vec<String> =
             schema.iter_errors(&report).map(|error| format!("{error} at {}", error.instance_path())).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::topology::Failure;
 use crate::topology::explanations::{explain, unknown_variables_of};
 use crate::topology::holds::HeldPart;
 use crate::topology::origin::Origin;
@@ -46,6 +47,9 @@ pub struct ClusterReport {
     /// Whether it cannot be planned to its end.
     #[serde(skip)]
     pub fails: bool,
+    /// Whether the reason is that no upgrade plan leads to its version.
+    #[serde(skip)]
+    pub lacks_upgrade_plan: bool,
     /// Whether the API server would reject an object.
     #[serde(skip)]
     pub refuses: bool,
@@ -168,6 +172,7 @@ impl ClusterReport {
         let mut errors = errors(failed(&settled, before), failed(&outcome, after));
         let Checks { refusals, unchecked, unusable } = outcome.checks;
         let (missing, wrong): (Vec<_>, Vec<_>) = refusals.into_iter().partition(RefusedField::may_be_completed);
+        let lacks_upgrade_plan = matches!(outcome.failure, Some(Failure::Plan(_)));
         let (fails, refuses) = (!errors.is_empty(), !wrong.is_empty());
         errors.extend(wrong.iter().map(ToString::to_string));
         let of_checks = missing.iter().map(ToString::to_string).chain(unusable);
@@ -201,6 +206,7 @@ impl ClusterReport {
             about: about(cluster, before, after),
             deleted,
             fails,
+            lacks_upgrade_plan,
             refuses,
             unchecked,
         }
@@ -227,6 +233,7 @@ impl ClusterReport {
             title: format!("Cluster {cluster} is deleted"),
             incomplete: Vec::new(),
             fails: false,
+            lacks_upgrade_plan: false,
             refuses: false,
             unchecked: BTreeSet::new(),
         }
@@ -251,6 +258,7 @@ impl ClusterReport {
             about: About { fate: Fate::Class, topology: String::new() },
             incomplete: Vec::new(),
             fails: false,
+            lacks_upgrade_plan: false,
             refuses: false,
             unchecked: BTreeSet::new(),
         }
