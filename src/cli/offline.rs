@@ -11,20 +11,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::args::InputFlags as Flags;
 use super::discovered::{self, VariableServer};
 use super::files::{FileInput, FileReader, Undecoded};
-use super::{hints, included_definitions, substitution};
+use super::{hints, included_definitions, output, substitution};
 use engine::admission::{AdmissionSettings, Operation};
 use engine::file_apply;
 use engine::file_review::{
     LoadedObject, ObjectReview, ReviewSubject, StoredManifest, UnknownFields, complete, hub_cluster, settled, texts,
 };
 use engine::topology::class_status;
-use model::hub::{Cluster, ClusterClass, Kind, Object, ObjectKey, ResourceDefinition};
+use model::hub::contract::object_kind;
+use model::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ResourceDefinition, group_of};
+use model::wire::manifest::Manifest;
 use model::wire::{Decode, as_hub_json};
 use model::world::{Assumptions, Facts, Found, ObjectSet, Record};
 use schema::field::{Path, Warning};
@@ -62,7 +64,22 @@ impl CommandInput {
         }
         let assumed = reader.read(&flags.assume).context("--assume")?;
         let mut assumptions = Assumptions::default();
+        if !flags.assume.is_empty() && assumed.objects.is_empty() && assumed.unreadable.is_empty() {
+            bail!("--assume: the files have no object");
+        }
         for LoadedObject { manifest, .. } in &assumed.objects {
+            if group_of(&manifest.api_version) == GROUP || manifest.kind == "CustomResourceDefinition" {
+                bail!("--assume: {} is not of a provider; only fields of its kinds can be assumed", manifest.kind);
+            }
+            let all = [&new, &old, &world].into_iter().flat_map(|input| &input.objects);
+            let is_of_kind = |other: &str| object_kind(other) == object_kind(&manifest.kind);
+            let mut all = all.map(|loaded| &loaded.manifest);
+            if !all.any(|other| other.api_version == manifest.api_version && is_of_kind(&other.kind)) {
+                let Manifest { api_version, kind, .. } = manifest;
+                output::message(format_args!(
+                    "--assume: the files have no {kind} in {api_version}, and no template of it"
+                ))?;
+            }
             assumptions.add(&manifest.api_version, &manifest.kind, &manifest.value);
         }
         // The problems of these files are those of the input.

@@ -73,14 +73,14 @@ pub(super) struct Inspection {
     /// Why it could not be computed without a running cluster.
     pub unknown: Vec<TopologyProblem>,
     pub unchecked: BTreeSet<UncheckedKind>,
+    /// How many other values of variables were too many to try.
+    pub untried: usize,
 }
 
 /// Maximum number of variables of a sample that are named; the rest is counted.
 const NAMED: usize = 5;
-/// Maximum number of samples of a class that have another value of every variable.
-const ROUNDS: usize = 16;
-/// Maximum number of samples of a class that have another value of one variable.
-const SINGLES: usize = 48;
+/// Maximum number of other values of variables that are tried for a class.
+const ALTERNATIVES: usize = 256;
 
 impl Inspection {
     fn add(&mut self, level: Level, problem: TopologyProblem) {
@@ -121,7 +121,8 @@ impl<'a> Inspector<'a> {
         inspection
     }
 
-    /// The problems of a class beside those of one of its Clusters: with other values of variables and all worker classes.
+    /// The problems of a class beside those of one of its Clusters, which has `known` ones: with other values of variables and
+    /// all classes of workers.
     pub(super) fn inspect_beside(&self, cluster: &ObjectKey, known: &[&TopologyProblem]) -> Inspection {
         let mut inspection = Inspection::default();
         if let Found::Yes(cluster) = self.facts.cluster(cluster)
@@ -129,7 +130,7 @@ impl<'a> Inspector<'a> {
             && self.has_a_template(&class)
         {
             let known = known.iter().map(|problem| Cause::from_problem(problem)).collect();
-            self.inspect_alternatives(&cluster, &class, known, &mut inspection);
+            self.inspect_alternatives((&cluster, false), &class, known, &mut inspection);
         }
         inspection
     }
@@ -184,8 +185,8 @@ impl<'a> Inspector<'a> {
         problems
     }
 
-    /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class; what only some
-    /// have is a warning, as is what only other entries of an `enum` and other booleans cause.
+    /// Adds the problems of sample Clusters of a class. What each of them has is an error of the class. What only some have, or
+    /// what other values of variables cause, is a warning.
     fn inspect_samples(&self, key: &ObjectKey, class: &Class, inspection: &mut Inspection) {
         let Some(version) = sample_clusters::version(&[class], &[self.fold.facts()]) else { return };
         let sample = sample_clusters::key(key, &[self.facts]);
@@ -231,18 +232,18 @@ impl<'a> Inspector<'a> {
         }
         if let Some(cluster) = largest {
             let known = samples.iter().flat_map(|(found, _)| found.problems.keys()).map(Cause::from_problem).collect();
-            self.inspect_alternatives(&cluster, class, known, inspection);
+            self.inspect_alternatives((&cluster, true), class, known, inspection);
         }
     }
 
-    /// The problems of a Cluster like another one, with other values of variables and all worker classes.
-    fn inspect_varied(&self, cluster: &Cluster, class: &Class, others: &[&AlternativeValue]) -> Inspection {
-        let varied = sample_clusters::varied(cluster, class, others, self.settings);
+    /// The problems of a Cluster like another one, with another value of a variable and all worker classes.
+    fn inspect_varied(&self, cluster: &Cluster, class: &Class, other: Option<&AlternativeValue>) -> Inspection {
+        let varied = sample_clusters::varied(cluster, class, other, self.settings);
         let key = varied.metadata.key();
         let mut set: Vec<String> =
             varied.spec.topology.variables.iter().map(|variable| variable.name.clone()).collect();
         // Values that the class lists are not invented.
-        set.retain(|name| !others.iter().any(|other| other.is_listed && other.variable == *name));
+        set.retain(|name| !other.is_some_and(|other| other.is_listed && other.variable == *name));
         let mut fold = self.fold.clone();
         fold.facts_mut().put_cluster(key.clone(), Record::readable(varied));
         let mut found = Inspection::default();
@@ -250,15 +251,19 @@ impl<'a> Inspector<'a> {
         found
     }
 
-    /// Adds what only other values of a Cluster's variables cause: other entries of each `enum`, other booleans, variables set
-    /// and unset. Each sample has another value of every variable; what it finds is looked for with one other value at a time.
+    /// Adds what only other values of a Cluster's variables cause, one at a time: other entries of each `enum`, other
+    /// booleans, something for what is empty, variables set and unset. Extensions are not asked about Clusters that do not
+    /// exist.
     fn inspect_alternatives(
         &self,
-        cluster: &Cluster,
+        (cluster, is_sample): (&Cluster, bool),
         class: &Class,
         mut known: BTreeSet<Cause>,
         inspection: &mut Inspection,
     ) {
+        if class.spec.patches.iter().any(|patch| patch.external.is_some()) {
+            return;
+        }
         let key = class.metadata.key();
         let (Some(definitions), Some(compiled)) = (variables::current(class), class.variables()) else { return };
         let set = &cluster.spec.topology.variables;
@@ -267,6 +272,10 @@ impl<'a> Inspector<'a> {
             json::value(value.get()).ok()
         };
         let alternatives = AlternativeValue::generate(&definitions, &compiled, current);
+        let like = match is_sample {
+            true => "in a sample Cluster".to_owned(),
+            false => format!("in a Cluster like {}", cluster.metadata.key()),
+        };
         let mut add_new = |found: Inspection, which: &str| {
             for problem in found.problems.keys() {
                 if known.insert(Cause::from_problem(problem)) {
@@ -274,21 +283,16 @@ impl<'a> Inspector<'a> {
                 }
             }
         };
-        add_new(self.inspect_varied(cluster, class, &[]), "in a sample Cluster with each worker class");
-        let rounds = alternatives.iter().map(Vec::len).max().unwrap_or_default().min(ROUNDS);
-        let mut left = SINGLES;
-        for round in 0..rounds {
-            let others: Vec<&AlternativeValue> = alternatives.iter().filter_map(|all| all.get(round)).collect();
-            let found = self.inspect_varied(cluster, class, &others);
-            let singles = if found.problems.is_empty() { &[][..] } else { &others[..others.len().min(left)] };
-            left -= singles.len();
-            for other in singles {
-                let which = format!("in a sample Cluster with {}", other.difference);
-                add_new(self.inspect_varied(cluster, class, &[other]), &which);
-            }
-            let which: Vec<String> = others.iter().map(|other| other.difference.clone()).collect();
-            add_new(found, &format!("in a sample Cluster with {}", a_few(&which, NAMED)));
+        add_new(self.inspect_varied(cluster, class, None), &format!("{like} with each class of workers"));
+        // All variables get their first alternative before one gets its second.
+        let rounds = alternatives.iter().map(Vec::len).max().unwrap_or_default();
+        let in_turn = (0..rounds).flat_map(|round| alternatives.iter().filter_map(move |all| all.get(round)));
+        for other in in_turn.take(ALTERNATIVES) {
+            let which = format!("{like} with {}", other.difference);
+            add_new(self.inspect_varied(cluster, class, Some(other)), &which);
         }
+        let count: usize = alternatives.iter().map(Vec::len).sum();
+        inspection.untried = count.saturating_sub(ALTERNATIVES);
     }
 
     fn has_schema(&self, api_version: &str, kind: &str) -> bool {

@@ -30,7 +30,7 @@ use engine::topology::refusals::UncheckedKind;
 use model::hub::{Kind, ObjectKey, paths};
 use model::wire::manifest::Manifest;
 use model::world::Facts;
-use schema::field::{FieldError, FieldPart, Level, RuleId, Warning, a_few};
+use schema::field::{FieldError, FieldPart, Level, RuleId, Warning, a_few, counted};
 use serde_json::Value;
 
 /// Prints the findings about every Cluster and ClusterClass.
@@ -45,6 +45,9 @@ pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
     };
     if paths().iter().any(|path| path.as_os_str() == "-") {
         bail!("--watch needs files: standard input can be read only once");
+    }
+    if !matches!(options.findings.output, FindingsFormat::Text | FindingsFormat::Short) {
+        bail!("--watch prints text or short: a document for programs has one report");
     }
     file_watch::run_on_changes(paths, &options.input.links, || run_once(options))
 }
@@ -160,13 +163,14 @@ fn inspect_all(subjects: &[ReviewSubject<'_>], results: &mut [ObjectResult<'_>],
         let class = &subject.loaded.manifest.key;
         match of_clusters.get(class) {
             Some((Some(cluster), known)) if result.errors.is_empty() => {
-                result.problems = inspector.inspect_beside(cluster, &known.iter().collect::<Vec<_>>()).problems;
+                let found = inspector.inspect_beside(cluster, &known.iter().collect::<Vec<_>>());
+                (result.problems, result.untried) = (found.problems, found.untried);
             }
             Some(_) => {}
             None => result.inspect(subject, inspector),
         }
-        // A Cluster that is denied is mended first; it shows what only some Clusters of its class have.
-        if denied.contains(class) {
+        // A denied Cluster is mended first; it shows what only some Clusters of its class have.
+        if denied.contains(class) && !of_clusters.contains_key(class) {
             result.problems.retain(|_, level| *level == Level::Error);
         }
     }
@@ -290,6 +294,8 @@ struct ObjectResult<'a> {
     class: Option<ObjectKey>,
     not_checked: Vec<RuleId>,
     schemas_not_checked: BTreeSet<UncheckedKind>,
+    /// How many other values of variables were too many to try.
+    untried: usize,
     patch: json_patch::Patch,
 }
 
@@ -298,10 +304,14 @@ struct ObjectResult<'a> {
 fn remove_repetitions(errors: &mut Vec<ErrorRow>, manifest: &Manifest) {
     let of_rules = errors.iter().filter(|error| error.rule != API_SCHEMA);
     let fields: BTreeSet<String> = of_rules.map(|error| manifest.named_path(&error.field)).collect();
-    let has_broken_rule = errors.iter().any(|error| error.rule == "CEL-009");
+    let variable = |error: &ErrorRow| {
+        let path = manifest.named_path(&error.field);
+        path.split_once(']').map_or(path.clone(), |(variable, _)| variable.to_owned())
+    };
+    let broken: BTreeSet<String> = errors.iter().filter(|error| error.rule == "CEL-009").map(variable).collect();
     errors.retain(|error| match error.rule {
         API_SCHEMA => !(error.detail.ends_with(", and has 0") && fields.contains(&manifest.named_path(&error.field))),
-        "CEL-024" => !has_broken_rule,
+        "CEL-024" => !broken.contains(&variable(error)),
         _ => true,
     });
 }
@@ -385,6 +395,7 @@ impl<'a> ObjectResult<'a> {
             class: subject.new.as_ref().and_then(StoredManifest::class_key),
             not_checked: review.verdict.not_checked,
             schemas_not_checked: BTreeSet::new(),
+            untried: 0,
             patch,
         }
     }
@@ -401,6 +412,7 @@ impl<'a> ObjectResult<'a> {
             class: None,
             not_checked: Vec::new(),
             schemas_not_checked: BTreeSet::new(),
+            untried: 0,
             patch: json_patch::Patch::default(),
         }
     }
@@ -422,8 +434,8 @@ impl<'a> ObjectResult<'a> {
     /// Adds the problems of the topology of an allowed object.
     fn inspect(&mut self, subject: &ReviewSubject<'_>, inspector: &Inspector<'_>) {
         let Some((kind, key)) = subject.stored().filter(|_| self.errors.is_empty()) else { return };
-        let Inspection { problems, unanswered, unknown, unchecked } = inspector.inspect(kind, key);
-        self.problems = problems;
+        let Inspection { problems, unanswered, unknown, unchecked, untried } = inspector.inspect(kind, key);
+        (self.problems, self.untried) = (problems, untried);
         self.problems.extend(unanswered.into_iter().map(|problem| (problem, Level::Warning)));
         if kind == Kind::ClusterClass {
             self.excuse_samples();
@@ -585,6 +597,10 @@ fn report<'a>(
     let unknown: Vec<String> = results.iter().filter_map(reason).collect();
     if !unknown.is_empty() {
         report.verdict(format!("not computed: {}", a_few(&unknown, NAMED)));
+    }
+    for result in results.iter().filter(|result| result.untried > 0) {
+        let other = counted(result.untried, "other value");
+        report.verdict(format!("not tried, because there are too many: {other} of variables of {}", result.title()));
     }
     let not_checked: BTreeSet<RuleId> = results.iter().flat_map(|result| &result.not_checked).copied().collect();
     if !not_checked.is_empty() {

@@ -538,12 +538,10 @@ fn other_values_of_variables_are_tried() {
         let (code, out, err) = Folder::new(&files).run(&[&["validate", "-o", "short"], &names[..]].concat(), &[]);
         let lines: Vec<&str> = out.lines().filter(|line| line.contains("warning[")).collect();
         assert_eq!((code, lines.len()), (0, 2), "{out}{err}");
-        let wanted = [
-            ("PE-17", "(in a sample Cluster with zones: two)"),
-            ("DEC-32", "(in a sample Cluster with hidden.deep: true)"),
-        ];
-        for ((rule, which), line) in wanted.into_iter().zip(lines) {
-            assert!(line.contains(&format!("warning[{rule}]")) && line.ends_with(which), "{line}");
+        let like = if files.len() == 1 { "a sample Cluster" } else { "a Cluster like default/demo" };
+        for ((rule, which), line) in [("PE-17", "zones: two"), ("DEC-32", "hidden.deep: true")].into_iter().zip(lines) {
+            let end = format!("(in {like} with {which})");
+            assert!(line.contains(&format!("warning[{rule}]")) && line.ends_with(&end), "{line}");
         }
     }
 }
@@ -562,11 +560,21 @@ fn a_field_that_a_webhook_adds_can_be_assumed() {
         ("assumed.yaml", &assumed),
         ("other.yaml", &assumed.replace("/v1beta2", "/v1beta3")),
         ("broken.yaml", "kind: [\n"),
+        ("empty.yaml", ""),
+        ("own.yaml", "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: a}}\n"),
     ]);
     let validate = |flags: &[&str]| folder.run(&[&["validate", "class.yaml"], flags].concat(), &[]);
     for flags in [&[][..], &["--assume", "other.yaml"]] {
         let (code, out, _) = validate(flags);
         assert!(code == 1 && out.contains("has no \"bastion\""), "{flags:?}: {out}");
+    }
+    let (_, _, err) = validate(&["--assume", "other.yaml"]);
+    let note =
+        "--assume: the files have no AWSClusterTemplate in infrastructure.cluster.x-k8s.io/v1beta3, and no template";
+    assert!(err.contains(note), "{err}");
+    for (file, wanted) in [("empty.yaml", "the files have no object"), ("own.yaml", "Cluster is not of a provider")] {
+        let (code, _, err) = validate(&["--assume", file]);
+        assert!(code == 2 && err.contains(wanted), "{file}: {err}");
     }
     let (code, out, err) = validate(&["--assume", "assumed.yaml"]);
     assert_eq!(code, 0, "{out}{err}");
@@ -668,4 +676,89 @@ fn a_finding_about_a_template_has_its_place_in_the_text() {
     let line = mistaken.lines().position(|line| line == "              | frob }}").unwrap() + 1;
     let place = ["line", "column", "endLine", "endColumn"].map(|name| finding[name].as_u64().unwrap());
     assert_eq!(place, [line as u64, 17, line as u64, 21], "{finding:#}");
+}
+
+/// The quick-start class with variables and patches of the control plane: name, condition, and path of each.
+fn class_with(variables: &str, patches: &[(&str, &str, &str)]) -> String {
+    let patch = |(name, enabled, path): &(&str, &str, &str)| {
+        format!(
+            "  - name: {name}\n    enabledIf: '{enabled}'\n    definitions:\n    - selector:\n        \
+             apiVersion: controlplane.cluster.x-k8s.io/v1beta2\n        kind: KubeadmControlPlaneTemplate\n        \
+             matchResources: {{controlPlane: true}}\n      jsonPatches:\n      - {path}\n"
+        )
+    };
+    let patches: String = patches.iter().map(patch).collect();
+    class_and_templates()
+        .replace("  variables:\n", &format!("  variables:\n{variables}"))
+        .replace("  patches:\n", &format!("  patches:\n{patches}"))
+}
+
+#[test]
+fn other_values_are_tried_one_at_a_time() {
+    // DEC-68
+    let boolean = |name: &str| {
+        format!(
+            "  - {{name: {name}, required: false, schema: {{openAPIV3Schema: {{type: boolean, default: false}}}}}}\n"
+        )
+    };
+    let remove = "{op: remove, path: /spec/template/spec/kubeadmConfigSpec/clusterConfiguration/apiServer/certSANs}";
+    let patches = [("byX", "{{ .byX }}", remove), ("byY", "{{ .byY }}", remove)];
+    let run = |class: &str, more: &[(&str, &str)]| {
+        let files: Vec<(&str, &str)> = [("class.yaml", class)].into_iter().chain(more.iter().copied()).collect();
+        let (_, out, err) = Folder::new(&files).run(&["validate", "-o", "short", "."], &[]);
+        format!("{out}{err}")
+    };
+    // Both at once would fail, which is no mistake.
+    let out = run(&class_with(&(boolean("byX") + &boolean("byY")), &patches), &[]);
+    assert!(!out.contains("warning["), "{out}");
+    // One value does not hide what another one shows, and the last entry of a long list counts.
+    let entries: Vec<String> = (0..40).map(|number| format!("e{number}")).collect();
+    let list = format!(
+        "  - {{name: entry, required: true, schema: {{openAPIV3Schema: {{type: string, enum: [{}]}}}}}}\n",
+        entries.join(", ")
+    );
+    let broken = "{op: add, path: /spec/template/spec/nowhere/below, value: x}";
+    let patches =
+        [("last", "{{ eq .entry \"e39\" }}", broken), ("masked", "{{ and (eq .entry \"e1\") (not .fast) }}", broken)];
+    let class = class_with(&(boolean("fast") + &list), &patches);
+    let out = run(&class, &[]);
+    for which in ["entry: e39", "entry: e1"] {
+        assert!(out.contains(&format!("(in a sample Cluster with {which})\n")), "{which}: {out}");
+    }
+    // A denied Cluster beside a good one hides nothing.
+    let good = cluster().replace("    variables:\n", "    variables:\n    - {name: entry, value: e0}\n");
+    let denied = cluster().replace("name: demo", "name: denied");
+    let out = run(&class, &[("good.yaml", &good), ("denied.yaml", &denied)]);
+    assert!(out.contains("(in a Cluster like default/demo with entry: e39)\n"), "{out}");
+    // What is too much is said.
+    let many: String = (0..10).map(|number| list.replace("entry", &format!("entry{number}"))).collect();
+    let out = run(&class_with(&many, &[]), &[]);
+    let skipped = "not tried, because there are too many: ";
+    assert!(out.contains(skipped), "{out}");
+}
+
+#[test]
+fn sets_of_workers_of_a_sample_have_names_of_their_class() {
+    // DEC-68
+    let class = class_and_templates();
+    let worker = class.find("    - class: default-worker\n").unwrap();
+    let end = worker + class[worker..].find("    machinePools:").unwrap();
+    let second = class[worker..end].replace("default-worker", "second");
+    let class = format!("{}{second}{}", &class[..end], &class[end..]);
+    let cluster = cluster().replace("name: blue", "name: sample-second");
+    let folder = Folder::new(&[("class.yaml", &class), ("cluster.yaml", &cluster)]);
+    let (code, out) = validate(&folder, &["-o", "short"]);
+    assert!(code == 0 && !out.contains("warning["), "{out}");
+}
+
+#[test]
+fn fields_of_other_objects_are_counted_for_these() {
+    // DEC-62
+    let wrong = cluster().replace("class: default-worker", "class: other");
+    let second = wrong.replace("name: demo", "name: second");
+    let folder = quick_start(&[]);
+    fs::write(folder.path("cluster.yaml"), &wrong).unwrap();
+    fs::write(folder.path("second.yaml"), &second).unwrap();
+    let (_, text, _) = folder.run(&["validate", "."], &[]);
+    assert!(text.contains("note: the same for Cluster default/second\n") && !text.contains("note: and "), "{text}");
 }

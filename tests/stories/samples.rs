@@ -199,9 +199,20 @@ fn a_class_of_which_no_cluster_can_be_created_any_more_is_an_error() {
     assert_eq!(before.matches(broken).count(), 1, "{before}");
     let after = before.replace(broken, ".builtin.machineDeployment.version | replace }}");
     let (code, message) = planned(&before, &after);
-    let reason = "no Cluster of ClusterClass default/workshop can be created any more: ";
+    let reason = "no sample Cluster of ClusterClass default/workshop can be created any more: ";
     assert_eq!(code, 1, "{message:#}");
     assert!(message["errors"][0].as_str().unwrap().starts_with(reason), "{message:#}");
+    // A value that was made up may be at fault.
+    let cidr = json!({"name": "cidr", "required": true, "schema": {"openAPIV3Schema": {"type": "string"}}});
+    let before = with_variable(&classes("in-memory"), &cidr);
+    let patch = json!({"name": "cidr", "definitions": [{"selector": {
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+        "matchResources": {"controlPlane": true}}, "jsonPatches": [{"op": "add", "path": "/spec/template/spec/rollout",
+        "valueFrom": {"template": "{{ index (splitList \".\" .cidr) 2 }}"}}]}]});
+    let with_patch = before.replace("\"variables\":[", &format!("\"patches\":[{patch}],\"variables\":["));
+    assert_ne!(before, with_patch);
+    let (code, message) = planned(&before, &with_patch);
+    assert!(code == 3 && message["complete"] == json!(false), "{message:#}");
     // A class that was as broken before is no news.
     let (code, message) = planned(&after, &after);
     assert_eq!((code, &message["errors"]), (0, &json!([])), "{message:#}");

@@ -5,7 +5,7 @@
 //!             └─► each worker class once ────────┴─► Cluster ─► both end points of the webhook ─► as if it had been in a file
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -15,8 +15,8 @@ use crate::topology::plan::uid;
 use golang::json::{self, RawJson};
 use model::hub::contract::{definition_name, object_kind};
 use model::hub::{
-    Cluster, ClusterClass, GROUP, Kind, MachineDeploymentTopology, MachinePoolTopology, ObjectKey, VariableValue,
-    group_of, version_of,
+    Cluster, ClusterClass, GROUP, Kind, MachineDeploymentClass, MachineDeploymentTopology, MachinePoolClass,
+    MachinePoolTopology, ObjectKey, VariableValue, group_of, version_of,
 };
 use model::variables::{self, AlternativeValue, SampleExtent, SampleValues};
 use model::wire::{Decode, WireVersion};
@@ -131,6 +131,12 @@ impl Draft {
         Draft { value, missing: messages.collect() }
     }
 
+    /// Whether it sets variables, whose values are made up.
+    pub fn has_variables(&self) -> bool {
+        let variables = self.value.pointer("/spec/topology/variables").and_then(Value::as_array);
+        variables.is_some_and(|variables| !variables.is_empty())
+    }
+
     /// The Cluster after both end points of the webhook.
     ///
     /// # Errors
@@ -143,41 +149,58 @@ impl Draft {
     }
 }
 
-/// A new Cluster like another one, with these values of variables and with each worker class that it lacks.
+/// A new Cluster like another one, with this value of a variable and with one set of workers of each class.
 #[must_use]
 pub fn varied(
     cluster: &Cluster,
     class: &ClusterClass,
-    others: &[&AlternativeValue],
+    other: Option<&AlternativeValue>,
     settings: &AdmissionSettings,
 ) -> Cluster {
     let mut cluster = cluster.clone();
     (cluster.spec.infrastructure_ref, cluster.spec.control_plane_ref) = Default::default();
     let topology = &mut cluster.spec.topology;
-    let mut variables = std::mem::take(&mut topology.variables).into_vec();
-    for AlternativeValue { variable, value, .. } in others {
+    if let Some(AlternativeValue { variable, value, .. }) = other {
+        let mut variables = std::mem::take(&mut topology.variables).into_vec();
         variables.retain(|set| set.name != *variable);
         let value = value.as_ref().map(RawJson::from_value);
         variables.extend(value.map(|value| VariableValue { name: variable.clone(), value: Some(value) }));
+        topology.variables = variables.into();
     }
-    topology.variables = variables.into();
-    let mut deployments = std::mem::take(&mut topology.workers.machine_deployments).into_vec();
-    let unused = class.spec.workers.machine_deployments.iter().map(|worker| &worker.class);
-    let unused: Vec<&String> = unused.filter(|class| deployments.iter().all(|set| set.class != **class)).collect();
-    deployments.extend(names(unused.iter().map(|class| &***class).collect()).into_iter().map(|(class, name)| {
-        MachineDeploymentTopology { class: class.to_owned(), name: format!("sample-{name}"), ..Default::default() }
-    }));
-    topology.workers.machine_deployments = deployments.into();
+    let workers = &mut topology.workers;
+    let mut taken: BTreeSet<String> = workers.machine_deployments.iter().map(|set| set.name.clone()).collect();
+    taken.extend(workers.machine_pools.iter().map(|set| set.name.clone()));
+    let mut deployments = std::mem::take(&mut workers.machine_deployments).into_vec();
+    let mut known = BTreeSet::new();
+    deployments.retain(|set| known.insert(set.class.clone()));
+    for MachineDeploymentClass { class, .. } in &class.spec.workers.machine_deployments {
+        if !known.contains(class) {
+            let name = free_name(class, &mut taken);
+            deployments.push(MachineDeploymentTopology { class: class.clone(), name, ..Default::default() });
+        }
+    }
+    workers.machine_deployments = deployments.into();
     if settings.gates.machine_pool {
-        let mut pools = std::mem::take(&mut topology.workers.machine_pools).into_vec();
-        let unused = class.spec.workers.machine_pools.iter().map(|worker| &worker.class);
-        let unused: Vec<&String> = unused.filter(|class| pools.iter().all(|set| set.class != **class)).collect();
-        pools.extend(names(unused.iter().map(|class| &***class).collect()).into_iter().map(|(class, name)| {
-            MachinePoolTopology { class: class.to_owned(), name: format!("sample-{name}"), ..Default::default() }
-        }));
-        topology.workers.machine_pools = pools.into();
+        let mut pools = std::mem::take(&mut workers.machine_pools).into_vec();
+        let mut known = BTreeSet::new();
+        pools.retain(|set| known.insert(set.class.clone()));
+        for MachinePoolClass { class, .. } in &class.spec.workers.machine_pools {
+            if !known.contains(class) {
+                let name = free_name(class, &mut taken);
+                pools.push(MachinePoolTopology { class: class.clone(), name, ..Default::default() });
+            }
+        }
+        workers.machine_pools = pools.into();
     }
     cluster
+}
+
+/// A name for a set of workers of a class that no other set has.
+fn free_name(class: &str, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2..).map(|number| format!("sample-{number}-"));
+    let prefixes = std::iter::once("sample-".to_owned()).chain(numbered);
+    let free = prefixes.map(|prefix| name(&prefix, class)).find(|name| taken.insert(name.clone()));
+    free.unwrap_or_default()
 }
 
 /// A Cluster in v1beta2 after both end points of the webhook have admitted it; otherwise the errors of their verdicts.

@@ -148,7 +148,9 @@ impl<'a> SourceTexts<'a> {
             let wanted = template.split('\n').nth(line)?;
             // Lines of a block are in the file as they are, behind their indentation.
             let text = self.files.get(&*place.file)?.line(number)?;
-            let start = text.find(wanted).filter(|_| text.len() <= LONGEST_LINE)?;
+            // On its first line, a value may stand behind an equal text.
+            let from = if line == 0 { text.char_indices().nth(place.column - 1)?.0 } else { 0 };
+            let start = from + text.get(from..)?.find(wanted).filter(|_| text.len() <= LONGEST_LINE)?;
             let columns = |bytes: usize| Some(text.get(..start + bytes)?.chars().count() + 1);
             let (column, end_column) = (columns(column)?, columns(column + length)?);
             Some(Place { line: number, end_line: number, column, end_column, file: place.file.clone() })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use annotate_snippets::{AnnotationKind, Element, Level as Title, Origin, Renderer, Snippet};
 
-use super::{Finding, Place, Report, SourceTexts};
+use super::{Finding, FindingObject, Place, Report, SourceTexts};
 use crate::cli::output::Text;
 use schema::field::{Level, counted, plain};
 
@@ -51,27 +51,31 @@ struct Group<'a> {
 
 fn groups(findings: &[Finding], merges_fields: bool) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let (mut known, mut fields) = (BTreeMap::new(), BTreeMap::new());
+    let mut known = BTreeMap::new();
     for finding in findings {
-        let Finding { id, message, named_path, object, severity, .. } = finding;
-        let position = *known.entry((id, message, named_path, &object.kind, severity)).or_insert(groups.len());
-        if let Some(group) = groups.get_mut(position) {
-            group.others.push(finding);
-            continue;
-        }
-        let in_object = match merges_fields {
-            true => *fields.entry((id, message, object, severity)).or_insert(groups.len()),
-            false => groups.len(),
-        };
-        match groups.get_mut(in_object) {
-            Some(group) => group.elsewhere.push(finding),
+        let key = (finding.id, &finding.message, &finding.named_path, &finding.object.kind, finding.severity);
+        let position = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(position) {
+            Some(group) => group.others.push(finding),
             None => groups.push(Group { first: finding, others: Vec::new(), elsewhere: Vec::new() }),
         }
-        if in_object != position {
-            known.insert((id, message, named_path, &object.kind, severity), in_object);
+    }
+    if !merges_fields {
+        return groups;
+    }
+    // Other fields of the same objects.
+    let mut merged: Vec<Group<'_>> = Vec::new();
+    let mut known = BTreeMap::new();
+    for group in groups {
+        let Finding { id, message, object, severity, .. } = group.first;
+        let objects: Vec<&FindingObject> = group.others.iter().map(|other| &other.object).collect();
+        let position = *known.entry((*id, message, *severity, object, objects)).or_insert(merged.len());
+        match merged.get_mut(position) {
+            Some(first) => first.elsewhere.push(group.first),
+            None => merged.push(group),
         }
     }
-    groups
+    merged
 }
 
 /// `Cluster prod/b, Cluster prod/c and 198 others`

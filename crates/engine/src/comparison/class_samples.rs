@@ -148,7 +148,8 @@ impl ClassSamples {
                 self.clusters.insert(key.clone(), sample);
             }
             Err(reason) if attempt.breaks_class() => {
-                self.broken.push(format!("no Cluster of ClusterClass {class} can be created any more: {reason}"));
+                self.broken
+                    .push(format!("no sample Cluster of ClusterClass {class} can be created any more: {reason}"));
                 self.classes.extend(differences);
             }
             Err(reason) => {
@@ -243,21 +244,22 @@ impl Attempt<'_, '_> {
         Err(reason)
     }
 
-    /// Whether there were Clusters of the class before the change, and there is none after it. A sample for which no value
-    /// was found proves nothing.
+    /// Whether the class had sample Clusters before the change, and has none after it, for reasons that do not depend on
+    /// values that were made up.
     fn breaks_class(&self) -> bool {
         let Some(old) = self.old else { return false };
         let sample = |class: &Class, side: &ComparedSide<'_>, extent| {
             let version = sample_clusters::version(&[class], &[side.fold.facts()])?;
             let draft = Draft::generate(class, self.key, &version, extent, self.settings);
-            Some(self.side(&draft, side, &|_| true))
+            Some((draft.has_variables(), self.side(&draft, side, &|_| true)))
         };
-        let is_refused = |extent| {
-            let refused = sample(self.new, self.after, extent);
-            matches!(refused, Some(Err(SampleError::Topology(_) | SampleError::Draft(DraftError::Denied(_)))))
+        let is_possible = |extent| matches!(sample(old, self.before, extent), Some((_, Ok(_))));
+        let is_refused = |extent| match sample(self.new, self.after, extent) {
+            Some((_, Err(SampleError::Draft(DraftError::Denied(_))))) => true,
+            Some((has_variables, Err(SampleError::Topology(failure)))) => !(has_variables && is_of_values(&failure)),
+            _ => false,
         };
-        SampleExtent::EACH.into_iter().any(|extent| matches!(sample(old, self.before, extent), Some(Ok(_))))
-            && SampleExtent::EACH.into_iter().all(is_refused)
+        SampleExtent::EACH.into_iter().any(is_possible) && SampleExtent::EACH.into_iter().any(is_refused)
     }
 
     /// Both drafts, if they are valid on their sides.

@@ -430,7 +430,7 @@ mod tests {
             let merged = merged.unwrap_or(sent);
             checks.add_by(
                 CheckedObject { slot: sent.name(), sent, merged, origins: &origins, class: &class },
-                KnownSchema { schema, release: None },
+                KnownSchema { schema, release: None, assumptions: None },
                 None,
             );
         }

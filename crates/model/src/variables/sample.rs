@@ -58,7 +58,7 @@ pub struct AlternativeValue {
     pub variable: String,
     /// The value; `None` for a variable that is not set.
     pub value: Option<Value>,
-    /// Whether the schema lists the value as a whole, so that it is not invented.
+    /// Whether nothing in the value is invented: the schema or the Cluster has it.
     pub is_listed: bool,
     /// What differs, such as `network.enabled: true`; the variable alone if its values may be secrets.
     pub difference: String,
@@ -76,6 +76,7 @@ impl AlternativeValue {
             let (source, schema) = (&definition.schema.open_api_v3_schema, variable.schema.as_ref().ok()?);
             let is_optional = !variable.required && !variable.has_default;
             let set = current(name);
+            let is_invented = set.is_none() && !variable.has_default;
             let mut value = match &set {
                 Some(value) => value.clone(),
                 None => schema.sample(source, Breadth::Whole).ok()?,
@@ -92,7 +93,7 @@ impl AlternativeValue {
             schema.complete(&mut value);
             all.extend(schema.alternatives(source, &value).into_iter().map(|other| AlternativeValue {
                 variable: name.clone(),
-                is_listed: other.place.is_empty() && other.is_listed,
+                is_listed: other.is_listed && (other.place.is_empty() || !is_invented),
                 difference: difference(schema, name, &other.place, &other.part),
                 value: Some(other.value),
             }));
