@@ -701,7 +701,7 @@ fn other_values_are_tried_one_at_a_time() {
             "  - {{name: {name}, required: false, schema: {{openAPIV3Schema: {{type: boolean, default: false}}}}}}\n"
         )
     };
-    let remove = "{op: remove, path: /spec/template/spec/kubeadmConfigSpec/clusterConfiguration/apiServer/certSANs}";
+    let remove = "{op: remove, path: /spec/template/spec/kubeadmConfigSpec/clusterConfiguration}";
     let patches = [("byX", "{{ .byX }}", remove), ("byY", "{{ .byY }}", remove)];
     let run = |class: &str, more: &[(&str, &str)]| {
         let files: Vec<(&str, &str)> = [("class.yaml", class)].into_iter().chain(more.iter().copied()).collect();

@@ -13,7 +13,7 @@ const MOST: usize = 64;
 /// Maximum number of places in a value that are looked at.
 const PLACES: usize = 1_000;
 /// Maximum number of nodes and candidates for something in an empty place.
-const EFFORT: usize = 200;
+const EFFORT: usize = 2_000;
 
 /// A value that differs from another one in one place.
 #[derive(Clone, Debug, PartialEq)]
