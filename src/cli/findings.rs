@@ -89,6 +89,12 @@ pub(super) struct Place {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RelatedObject {
     pub object: FindingObject,
+    /// The path of a field that the finding depends on; empty for the object as a whole.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// The same path with names, for people.
+    #[serde(skip)]
+    pub named_path: String,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }

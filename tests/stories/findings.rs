@@ -762,3 +762,35 @@ fn fields_of_other_objects_are_counted_for_these() {
     let (_, text, _) = folder.run(&["validate", "."], &[]);
     assert!(text.contains("note: the same for Cluster default/second\n") && !text.contains("note: and "), "{text}");
 }
+
+#[test]
+fn a_finding_names_the_variables_that_it_depends_on() {
+    // DEC-62
+    let patch = "{op: add, path: /spec/template/spec/kubeadmConfigSpec/files, valueFrom: {template: '[{path: /a, contnt: {{ \
+                 .kubeletLogLevel }}}]'}}";
+    let class = class_with("", &[("log", "true", patch)]);
+    let mut all = vec![("class.yaml", &*class)];
+    let run = |files: &[(&str, &str)]| {
+        let folder = Folder::new(files);
+        let (_, out, err) = folder.run(&["validate", "-o", "json", "."], &[]);
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {err}"));
+        let (_, text, _) = folder.run(&["validate", "."], &[]);
+        (report["findings"][0]["related"].clone(), text)
+    };
+    let (of_class, text) = run(&all);
+    assert_eq!(of_class[0]["path"], "spec.variables[1]", "{of_class:#}");
+    assert!(
+        text.contains("note: depends on spec.variables[kubeletLogLevel] of ClusterClass default/quick-start ("),
+        "{text}"
+    );
+    let cluster = cluster();
+    all.push(("cluster.yaml", &cluster));
+    let (of_cluster, text) = run(&all);
+    let variable = of_cluster.as_array().unwrap().iter().find(|related| related.get("path").is_some()).unwrap();
+    let line = cluster.lines().position(|line| line.contains("- name: kubeletLogLevel")).unwrap() + 1;
+    assert_eq!((&variable["line"], &variable["file"]), (&line.into(), &"./cluster.yaml".into()), "{of_cluster:#}");
+    assert!(
+        text.contains("note: depends on spec.topology.variables[kubeletLogLevel] of Cluster default/demo"),
+        "{text}"
+    );
+}

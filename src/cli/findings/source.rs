@@ -160,7 +160,14 @@ impl<'a> SourceTexts<'a> {
 
     /// An object that belongs to a finding.
     pub(in crate::cli) fn related(&self, loaded: &LoadedObject) -> RelatedObject {
-        RelatedObject { object: FindingObject::from_loaded(loaded), place: self.place(loaded, "", FieldPart::Key) }
+        self.related_field(loaded, "")
+    }
+
+    /// A field that a finding depends on.
+    pub(in crate::cli) fn related_field(&self, loaded: &LoadedObject, path: &str) -> RelatedObject {
+        let object = FindingObject::from_loaded(loaded);
+        let (path, named_path) = (path.to_owned(), loaded.manifest.named_path(path));
+        RelatedObject { object, place: self.place(loaded, &path, FieldPart::Key), path, named_path }
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use annotate_snippets::{AnnotationKind, Element, Level as Title, Origin, Renderer, Snippet};
 
-use super::{Finding, FindingObject, Place, Report, SourceTexts};
+use super::{Finding, FindingObject, Place, RelatedObject, Report, SourceTexts};
 use crate::cli::output::Text;
 use schema::field::{Level, counted, plain};
 
 /// The width of the lines of a file; messages are not cut.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 
 /// Maximum number of other objects that a finding names; the rest is counted.
 const NAMED: usize = 3;
@@ -111,9 +111,16 @@ fn rendered(group: &Group<'_>, texts: &SourceTexts<'_>) -> String {
     if !others.is_empty() {
         elements.push(note(format!("the same for {}", others_named(others))).into());
     }
-    for related in first.related.iter().take(NAMED) {
-        let place = related.place.as_ref().map(|place| format!(" ({}:{})", place.file, place.line));
-        elements.push(note(format!("for {}{}", related.object.title(), place.unwrap_or_default())).into());
+    let (objects, fields): (Vec<_>, Vec<_>) = first.related.iter().partition(|related| related.path.is_empty());
+    let place = |related: &RelatedObject| {
+        related.place.as_ref().map(|place| format!(" ({}:{})", place.file, place.line)).unwrap_or_default()
+    };
+    for related in objects.into_iter().take(NAMED) {
+        elements.push(note(format!("for {}{}", related.object.title(), place(related))).into());
+    }
+    for related in fields.into_iter().take(NAMED) {
+        let RelatedObject { object, named_path, .. } = related;
+        elements.push(note(format!("depends on {named_path} of {}{}", object.title(), place(related))).into());
     }
     if let Some(more @ 1..) = first.related_count.and_then(|count| count.checked_sub(NAMED)) {
         elements.push(note(format!("for {more} more")).into());

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, RELATED, SourceTexts};
+use serde_json::Value;
+
+use super::{Finding, RELATED, RelatedObject, SourceTexts};
 use crate::cli::files::FileInput;
 use engine::file_review::LoadedObject;
 use engine::topology::problems::{ProblemObject, TopologyProblem};
@@ -50,7 +52,15 @@ pub(in crate::cli) fn topology_findings<'a>(
         }
         let Some(loaded) = objects.get(&object).or(owners.first()).copied() else { return finding };
         let others = || owners.iter().filter(|owner| !std::ptr::eq(**owner, loaded));
-        let related = others().take(RELATED).map(|owner| texts.related(owner)).collect();
+        let mut related: Vec<RelatedObject> = others().take(RELATED).map(|owner| texts.related(owner)).collect();
+        let class = owners.iter().chain([&loaded]).find(|owner| is_of(owner, Kind::ClusterClass)).copied();
+        let cluster = owners.iter().find(|owner| is_of(owner, Kind::Cluster)).copied();
+        let variables = problem.variables.iter().take(RELATED);
+        related.extend(variables.filter_map(|name| {
+            let set = cluster.and_then(|cluster| Some((cluster, variable(cluster, name)?)));
+            let (loaded, path) = set.or_else(|| class.and_then(|class| Some((class, variable(class, name)?))))?;
+            Some(texts.related_field(loaded, &path))
+        }));
         let path = match loaded.manifest.version() {
             Some(WireVersion::V1Beta2) | None => problem.path.clone(),
             Some(_) => first_version(&problem.path),
@@ -59,6 +69,22 @@ pub(in crate::cli) fn topology_findings<'a>(
         Finding { related, related_count, ..texts.finding((loaded, &path, FieldPart::Value), finding) }
     };
     groups.into_iter().map(finding).collect()
+}
+
+fn is_of(loaded: &LoadedObject, kind: Kind) -> bool {
+    loaded.manifest.admitted_kind() == Some(kind)
+}
+
+/// The path of a variable that a Cluster sets, or that a class defines.
+fn variable(loaded: &LoadedObject, name: &str) -> Option<String> {
+    let list = match is_of(loaded, Kind::Cluster) {
+        true => paths::cluster::TOPOLOGY_VARIABLES,
+        false => paths::cluster_class::VARIABLES,
+    };
+    let variables = loaded.manifest.locate(list).filter(|found| found.is_exact)?;
+    let is_it = |variable: &Value| variable.get("name").and_then(Value::as_str) == Some(name);
+    let position = variables.value.value().as_array()?.iter().position(is_it)?;
+    Some(format!("{list}[{position}]"))
 }
 
 /// The path of v1beta1 for a path of v1beta2 that problems have.

@@ -19,6 +19,8 @@ pub struct TopologyProblem {
     /// The path of the field in v1beta2; empty for the object as a whole.
     pub path: String,
     pub message: String,
+    /// The variables whose values a patch has written.
+    pub variables: Vec<String>,
 }
 
 /// The object that a problem is in.
@@ -50,6 +52,7 @@ impl TopologyProblem {
             object: ProblemObject::Class(class.metadata.key()),
             path,
             message: failure.to_string(),
+            variables: Vec::new(),
         };
         let class = match facts.cluster(cluster) {
             Found::Yes(cluster) => cluster.class_key().map(|class| facts.class(&class)),
@@ -88,6 +91,7 @@ impl TopologyProblem {
             object: ProblemObject::Class(class.clone()),
             path: format!("{}[{}].external", paths::cluster_class::PATCHES, call.patch),
             message: format!("not complete: {call}"),
+            variables: Vec::new(),
         };
         computation.trace.not_asked.iter().map(problem).collect()
     }
@@ -99,6 +103,7 @@ impl TopologyProblem {
             object: ProblemObject::Cluster(cluster.clone()),
             path: paths::cluster::TOPOLOGY.to_owned(),
             message: message.into(),
+            variables: Vec::new(),
         }
     }
 
@@ -109,6 +114,7 @@ impl TopologyProblem {
             object: ProblemObject::Class(class.clone()),
             path: String::new(),
             message: message.into(),
+            variables: Vec::new(),
         }
     }
 
@@ -126,6 +132,7 @@ impl TopologyProblem {
                 object: ProblemObject::Class(class.clone()),
                 path: format!("{}[{patch}].{field}", paths::cluster_class::PATCHES),
                 message: format!("{rendered} \"<no value>\" for {item}: a variable that it refers to is not set"),
+                variables: Vec::new(),
             }
         };
         computation.trace.undefined.iter().map(problem).collect()
@@ -139,6 +146,7 @@ impl TopologyProblem {
             object: ProblemObject::Class(class.clone()),
             path: format!("{}[{}]", paths::cluster_class::PATCHES, change.patch),
             message: change.to_string(),
+            variables: Vec::new(),
         };
         computation.trace.ineffective.iter().map(problem).collect()
     }
@@ -151,6 +159,7 @@ impl TopologyProblem {
             object: ProblemObject::Template { kind: refusal.kind.clone(), key },
             path: refusal.field.clone(),
             message: refusal.detail.clone(),
+            variables: Vec::new(),
         }
     }
 
@@ -186,7 +195,11 @@ impl TopologyProblem {
             ProblemObject::Template { .. } => refusal.detail.clone(),
             ProblemObject::Class(_) | ProblemObject::Cluster(_) => refusal.problem(),
         };
-        TopologyProblem { rule: REFUSALS, object, path, message }
+        let variables = match &refusal.because {
+            Some(Origin::Patch(PatchOrigin { variables, .. })) => variables.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
+        };
+        TopologyProblem { rule: REFUSALS, object, path, message, variables }
     }
 }
 
@@ -226,6 +239,7 @@ fn from_patch(error: &PatchError, items: &[&ItemName]) -> TopologyProblem {
         object: ProblemObject::Class(error.class.clone()),
         path: error.field_path().to_string(),
         message: format!("patch {:?} cannot be applied{to}: {}", error.patch, error.cause()),
+        variables: Vec::new(),
     }
 }
 
