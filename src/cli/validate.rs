@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::UNUSABLE;
 use super::args::{FailOn, FindingsFormat, ObjectFindingFlags, ValidateArgs};
@@ -31,7 +32,6 @@ use model::hub::{Kind, ObjectKey, paths};
 use model::wire::manifest::Manifest;
 use model::world::Facts;
 use schema::field::{FieldError, FieldPart, Level, RuleId, Warning, a_few, counted};
-use serde_json::Value;
 
 /// Prints the findings about every Cluster and ClusterClass.
 pub(super) fn run(options: &ValidateArgs) -> Result<ExitCode> {
