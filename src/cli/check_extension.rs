@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::args::{CheckExtensionArgs, FailOn, FindingsFormat, ObjectFindingFlags};
+use super::args::{CheckExtensionArgs, FindingsFormat, ObjectFindingFlags};
 use super::empty::{self, ExpectedInput};
 use super::findings::SourceTexts;
 use super::output;
@@ -72,13 +72,13 @@ pub(super) fn run(options: &CheckExtensionArgs) -> Result<ExitCode> {
     let classes: Vec<(ObjectKey, Value)> = subjects.iter().filter_map(ReviewSubject::class).collect();
     lab.check_others(&classes);
     let report = ExtensionReport::from_checker(&lab);
+    let texts = SourceTexts::new([]);
+    let findings = report.findings(&texts);
     if (options.format_version, options.findings.output) == (1, FindingsFormat::Json) {
         output::json(&report)?;
-        let fails = report.errors > 0 || (options.findings.fail_on() == FailOn::Warning && report.warnings > 0);
-        return Ok(ExitCode::from(u8::from(fails)));
+        return Ok(findings.exit_code(&options.findings));
     }
-    let texts = SourceTexts::new([]);
-    report.findings(&texts).finish(&options.findings)
+    findings.finish(&options.findings)
 }
 
 /// Adds a Cluster for each class that no Cluster uses.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::UNUSABLE;
-use super::args::{CheckProviderArgs, FailOn, FindingsFormat, VariableFlags};
+use super::args::{CheckProviderArgs, FindingsFormat, VariableFlags};
 use super::empty;
 use super::files::{FileInput, FileReader};
 use super::findings::{Finding, FindingObject, Report, SourceTexts};
@@ -48,13 +48,13 @@ fn check_files(options: &CheckProviderArgs) -> Result<ExitCode> {
         output::message(format_args!("{found}; {}", report.others(&input)))?;
         return Ok(ExitCode::from(UNUSABLE));
     }
+    let texts = SourceTexts::new([&input]);
+    let findings = report.findings(&input, &all, &texts);
     if (options.format_version, options.findings.output) == (1, FindingsFormat::Json) {
         output::json(&report)?;
-        let fails = report.errors > 0 || (options.findings.fail_on() == FailOn::Warning && report.warnings > 0);
-        return Ok(ExitCode::from(u8::from(fails)));
+        return Ok(findings.exit_code(&options.findings));
     }
-    let texts = SourceTexts::new([&input]);
-    report.findings(&input, &all, &texts).finish(&options.findings)
+    findings.finish(&options.findings)
 }
 
 /// The names of a kustomization.

@@ -16,7 +16,7 @@ pub(super) struct ErrorRow {
     pub rule: RuleId,
     r#type: &'static str,
     pub field: String,
-    pub detail: String,
+    detail: String,
     /// Line and column of the field in the file, or of the nearest one above it, from 1.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<ErrorPlace>,

@@ -228,15 +228,20 @@ impl<'a, O: Serialize> Report<'a, O> {
         self.has_errors() || (flags.fail_on() == FailOn::Warning && self.has(Level::Warning))
     }
 
+    /// 1 if the findings make a command fail, else 0.
+    pub(super) fn exit_code(&self, flags: &FindingFlags) -> ExitCode {
+        ExitCode::from(u8::from(self.fails(flags)))
+    }
+
     /// Prints the report in the format of the flags; returns the exit code.
     ///
     /// # Errors
     /// When standard output cannot be written.
     pub(super) fn finish(self, flags: &FindingFlags) -> Result<ExitCode> {
-        let fails = self.fails(flags);
+        let code = self.exit_code(flags);
         let report = if flags.quiet { self.failures_only(flags) } else { self };
         report.print(flags)?;
-        Ok(ExitCode::from(u8::from(fails)))
+        Ok(code)
     }
 
     fn has(&self, level: Level) -> bool {

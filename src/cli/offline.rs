@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::args::InputFlags as Flags;
 use super::discovered::{self, VariableServer};
 use super::files::{FileInput, FileReader, Undecoded};
-use super::{hints, included_definitions, output, substitution};
+use super::{hints, included_definitions, substitution};
 use engine::admission::{AdmissionSettings, Operation};
 use engine::file_apply;
 use engine::file_review::{
@@ -63,25 +63,7 @@ impl CommandInput {
             crds.keep_definitions();
         }
         let assumed = reader.read(&flags.assume).context("--assume")?;
-        let mut assumptions = Assumptions::default();
-        if !flags.assume.is_empty() && assumed.objects.is_empty() && assumed.unreadable.is_empty() {
-            bail!("--assume: the files have no object");
-        }
-        for LoadedObject { manifest, .. } in &assumed.objects {
-            if group_of(&manifest.api_version) == GROUP || manifest.kind == "CustomResourceDefinition" {
-                bail!("--assume: {} is not of a provider; only fields of its kinds can be assumed", manifest.kind);
-            }
-            let all = [&new, &old, &world].into_iter().flat_map(|input| &input.objects);
-            let is_of_kind = |other: &str| object_kind(other) == object_kind(&manifest.kind);
-            let mut all = all.map(|loaded| &loaded.manifest);
-            if !all.any(|other| other.api_version == manifest.api_version && is_of_kind(&other.kind)) {
-                let Manifest { api_version, kind, .. } = manifest;
-                output::message(format_args!(
-                    "--assume: the files have no {kind} in {api_version}, and no template of it"
-                ))?;
-            }
-            assumptions.add(&manifest.api_version, &manifest.kind, &manifest.value);
-        }
+        let assumptions = assumptions(&assumed, !flags.assume.is_empty()).context("--assume")?;
         // The problems of these files are those of the input.
         crds.unreadable.extend(assumed.unreadable);
         let (crds, assumptions) = (Arc::new(crds), Arc::new(assumptions));
@@ -97,6 +79,16 @@ impl CommandInput {
         let (old, world, crds) = (before.new.clone(), before.world.clone(), before.crds.clone());
         let (new, assumptions) = (Arc::new(reader.read(paths)?), before.assumptions.clone());
         Ok(CommandInput { new, old, world, crds, assumptions, reader, ..CommandInput::default() })
+    }
+
+    /// Kinds that something is assumed about, and that no object of the files has, nor a template of it.
+    pub(super) fn unused_assumptions(&self) -> impl Iterator<Item = String> {
+        let is_unused = |(api_version, kind): &(&str, &str)| {
+            let mut all = self.inputs().into_iter().flat_map(|input| &input.objects).map(|loaded| &loaded.manifest);
+            !all.any(|other| other.api_version == *api_version && object_kind(&other.kind) == object_kind(kind))
+        };
+        let unused = self.assumptions.kinds().filter(is_unused);
+        unused.map(|(version, kind)| format!("--assume: the files have no {kind} in {version}, and no template of it"))
     }
 
     /// The same files, applied to a cluster that holds `live`: fields that they do not mention stay unchanged.
@@ -281,6 +273,25 @@ impl CommandInput {
         }
         Facts::complete(clusters, classes)
     }
+}
+
+/// What the objects of files say about their kinds.
+///
+/// # Errors
+/// When there is none though files are given, or one is not of a provider.
+fn assumptions(assumed: &FileInput, are_given: bool) -> Result<Assumptions> {
+    if are_given && assumed.objects.is_empty() && assumed.unreadable.is_empty() {
+        bail!("the files have no object");
+    }
+    let mut all = Assumptions::default();
+    for LoadedObject { file, manifest, .. } in &assumed.objects {
+        let Manifest { api_version, kind, line, .. } = manifest;
+        if group_of(api_version) == GROUP || kind == "CustomResourceDefinition" {
+            bail!("{file}:{line}: {kind} is not of a provider; only fields of its kinds can be assumed");
+        }
+        all.add(api_version, kind, &manifest.value);
+    }
+    Ok(all)
 }
 
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one

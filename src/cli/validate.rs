@@ -56,6 +56,9 @@ fn run_once(options: &ValidateArgs) -> Result<ExitCode> {
     let case = CommandInput::read(&options.paths, &options.old, &options.input)?.kept_as_stored();
     let extensions = CommandExtensions::open(&options.extensions, || case.objects(), None)?;
     let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));
+    for unused in case.unused_assumptions() {
+        output::message(unused)?;
+    }
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
@@ -299,8 +302,8 @@ struct ObjectResult<'a> {
     patch: json_patch::Patch,
 }
 
-/// Removes what another error says better: that an empty text is too short, beside what it has to hold; and that values cannot
-/// be checked by a rule, beside why the rule cannot be compiled.
+/// Removes what another error says better: that something empty is too short, beside what it has to hold; and that values
+/// cannot be checked by a rule, beside why the rule cannot be compiled.
 fn remove_repetitions(errors: &mut Vec<ErrorRow>, manifest: &Manifest) {
     let of_rules = errors.iter().filter(|error| error.rule != API_SCHEMA);
     let fields: BTreeSet<String> = of_rules.map(|error| manifest.named_path(&error.field)).collect();
@@ -309,8 +312,17 @@ fn remove_repetitions(errors: &mut Vec<ErrorRow>, manifest: &Manifest) {
         path.split_once(']').map_or(path.clone(), |(variable, _)| variable.to_owned())
     };
     let broken: BTreeSet<String> = errors.iter().filter(|error| error.rule == "CEL-009").map(variable).collect();
+    let is_empty = |path: &str| {
+        let found = manifest.locate(path).filter(|found| found.is_exact);
+        found.is_some_and(|found| match found.value.value() {
+            Value::String(text) => text.is_empty(),
+            Value::Array(entries) => entries.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            _ => false,
+        })
+    };
     errors.retain(|error| match error.rule {
-        API_SCHEMA => !(error.detail.ends_with(", and has 0") && fields.contains(&manifest.named_path(&error.field))),
+        API_SCHEMA => !(is_empty(&error.field) && fields.contains(&manifest.named_path(&error.field))),
         "CEL-024" => !broken.contains(&variable(error)),
         _ => true,
     });

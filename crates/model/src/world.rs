@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use ask::Ask;
 pub use ask::{Answer, Need};
-pub use assumptions::{Assumptions, fill};
+pub use assumptions::Assumptions;
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, ClusterListError, FactChanges, Facts, Record};
 pub use need::{

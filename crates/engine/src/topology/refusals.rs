@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::origin::{Origin, Origins};
 use model::hub::contract::definition_name;
 use model::hub::{GROUP, Object, ObjectKey, ResourceDefinition, group_of, version_of};
-use model::world::{Assumptions, Found, World, fill};
+use model::world::{Assumptions, Found, World};
 use schema::budget::{Exceeded, Stop};
 use schema::field::{ErrorKind, Path};
 use schema::openapi::{DefaultsBudget, ResourceSchema, ValidationEffort, Violation};
@@ -254,16 +254,18 @@ impl KnownSchema<'_> {
         if let Some(assumptions) = self.assumptions.filter(|assumptions| !assumptions.is_empty()) {
             assumptions.complete(object.api_version(), object.kind(), value);
         }
-        let is_control_plane = (object.api_version(), object.kind()) == KUBEADM_CONTROL_PLANE;
-        if is_control_plane && let Some(strategy) = value.pointer_mut("/spec/rollout/strategy") {
-            fill(strategy, &json!({"type": "RollingUpdate"}));
-        }
+        KUBEADM.complete(object.api_version(), object.kind(), value);
         self.schema.complete_within(value, &mut DefaultsBudget::for_values())
     }
 }
 
-/// The kind whose webhook sets the type of a rollout strategy, which its schema requires.
-const KUBEADM_CONTROL_PLANE: (&str, &str) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
+/// What the webhook of Cluster API's own control plane adds, as far as its schema requires it.
+static KUBEADM: LazyLock<Assumptions> = LazyLock::new(|| {
+    let mut assumptions = Assumptions::default();
+    let strategy = json!({"spec": {"rollout": {"strategy": {"type": "RollingUpdate"}}}});
+    assumptions.add("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane", &strategy);
+    assumptions
+});
 
 /// Whether [`Checks::add`] checks an object: it belongs to a provider, and its definition has a usable schema.
 pub(super) fn has_schema(object: &Object, world: &World) -> bool {

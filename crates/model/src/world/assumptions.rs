@@ -6,10 +6,13 @@ use serde_json::{Map, Value};
 
 /// What webhooks add to the objects of kinds: fields that an object has keep their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Assumptions(BTreeMap<(String, String), Value>);
+pub struct Assumptions {
+    /// By `apiVersion` and kind.
+    fields: BTreeMap<String, BTreeMap<String, Value>>,
+}
 
 impl Assumptions {
-    /// Adds the fields of a partial object to what is assumed about its kind in its version.
+    /// Adds the fields of a partial object to what is assumed about its kind in its version; they win over earlier ones.
     pub fn add(&mut self, api_version: &str, kind: &str, partial: &Value) {
         let mut fields = partial.clone();
         if let Value::Object(fields) = &mut fields {
@@ -17,25 +20,31 @@ impl Assumptions {
                 fields.remove(name);
             }
         }
-        let known = self.0.entry((api_version.to_owned(), kind.to_owned())).or_insert_with(|| Map::new().into());
+        let kinds = self.fields.entry(api_version.to_owned()).or_default();
+        let known = kinds.entry(kind.to_owned()).or_insert_with(|| Map::new().into());
         fill(&mut fields, known);
         *known = fields;
     }
 
     /// Whether nothing is assumed, as in most commands.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.fields.is_empty()
+    }
+
+    /// The kinds that something is assumed about, as `apiVersion` and kind.
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().flat_map(|(version, kinds)| kinds.keys().map(move |kind| (&**version, &**kind)))
     }
 
     /// Adds the assumed fields to an object; returns whether it has changed.
     pub fn complete(&self, api_version: &str, kind: &str, object: &mut Value) -> bool {
-        let assumed = self.0.get(&(api_version.to_owned(), kind.to_owned()));
+        let assumed = self.fields.get(api_version).and_then(|kinds| kinds.get(kind));
         assumed.is_some_and(|assumed| fill(object, assumed))
     }
 }
 
 /// Adds the members that an object and the objects in it lack; returns whether there are some.
-pub fn fill(object: &mut Value, assumed: &Value) -> bool {
+fn fill(object: &mut Value, assumed: &Value) -> bool {
     let (Value::Object(members), Value::Object(assumed)) = (object, assumed) else { return false };
     let mut has_changed = false;
     for (name, value) in assumed {
