@@ -24,6 +24,7 @@ pub mod conditions;
 mod clone;
 mod context;
 pub mod contract;
+mod facts;
 mod fields;
 mod workload_connection;
 pub mod simulator;

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+pub use super::facts::ConditionStatus;
+use super::facts::{facts, type_of};
 use super::fields::{list_mut, set, stamp};
 use golang::calendar::Moment;
 use model::hub::{Object, condition, paths};
@@ -57,40 +59,6 @@ pub(super) const DELETION_COMPLETED: &str = "DeletionCompleted";
 /// How many different messages an aggregate shows, and how many names with each (MA-14.5).
 const SHOWN: usize = 3;
 
-/// `status` of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConditionStatus {
-    True,
-    False,
-    Unknown,
-}
-
-impl ConditionStatus {
-    /// The value of `status`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ConditionStatus::True => "True",
-            ConditionStatus::False => "False",
-            ConditionStatus::Unknown => "Unknown",
-        }
-    }
-
-    fn from_value(value: Option<&Value>) -> Option<ConditionStatus> {
-        match value?.as_str()? {
-            "True" => Some(ConditionStatus::True),
-            "False" => Some(ConditionStatus::False),
-            "Unknown" => Some(ConditionStatus::Unknown),
-            _ => None,
-        }
-    }
-}
-
-impl From<bool> for ConditionStatus {
-    fn from(is_true: bool) -> Self {
-        if is_true { ConditionStatus::True } else { ConditionStatus::False }
-    }
-}
-
 /// A condition without its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionState {
@@ -128,20 +96,9 @@ impl ConditionState {
     }
 }
 
-/// The type of an entry.
-fn type_of(entry: &Value) -> Option<&str> {
-    let members = entry.as_object()?;
-    // Members are sorted by name, so the type is usually the last one.
-    let found = match members.iter().next_back() {
-        Some((name, value)) if name == "type" => Some(value),
-        _ => members.get("type"),
-    };
-    found?.as_str()
-}
-
 /// The entry of a condition in the v1beta2 form.
 fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
-    object.conditions().iter().find(|entry| type_of(entry) == Some(name))
+    facts(object).entry(object, name)
 }
 
 /// A string member of an entry; empty if absent.
@@ -168,7 +125,7 @@ pub fn get(object: &Object, name: &str) -> Option<ConditionState> {
 
 /// The status of a condition, if present.
 pub fn status(object: &Object, name: &str) -> Option<ConditionStatus> {
-    ConditionStatus::from_value(entry(object, name)?.get("status"))
+    facts(object).status(object, name)
 }
 
 /// Whether a condition is true.
@@ -184,6 +141,11 @@ pub fn is_false(object: &Object, name: &str) -> bool {
 /// The reason of a condition; empty if absent.
 pub fn reason(object: &Object, name: &str) -> String {
     get(object, name).map(|condition| condition.reason).unwrap_or_default()
+}
+
+/// The message of a condition; empty if absent.
+pub(super) fn message<'a>(object: &'a Object, name: &str) -> &'a str {
+    facts(object).condition(object, name).map(|known| &*known.message).unwrap_or_default()
 }
 
 /// The last transition time of a condition.
@@ -415,14 +377,17 @@ pub fn aggregate<'a>(
     let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
     let mut worst = Priority::Info;
     for object in objects {
-        let known =
-            entry(object, source).and_then(|entry| Some((entry, ConditionStatus::from_value(entry.get("status"))?)));
+        let known = facts(object).condition(object, source).and_then(|known| Some((known, known.status?)));
         let priority = priority(known.map_or(ConditionStatus::Unknown, |(_, status)| status), is_negative);
         worst = worst.min(priority);
-        let text = match known.map(|(entry, _)| (text_of(entry, "message"), text_of(entry, "reason"))) {
+        let text = match known {
             None => &missing,
-            Some(("", reason)) if priority != Priority::Info => reason,
-            Some((message, _)) => message,
+            Some((known, _)) => match &*known.message {
+                // It is never shown, and nearly all objects are like this.
+                "" if priority == Priority::Info => continue,
+                "" => &known.reason,
+                message => message,
+            },
         };
         let entry = messages.entry((object.kind(), text)).or_insert_with(|| Reporters::new(priority));
         entry.add(object, priority);
@@ -470,7 +435,7 @@ impl<'a> Reporters<'a> {
     }
 
     fn add(&mut self, object: &'a Object, priority: Priority) {
-        let is_worker = object.label(model::hub::label::CONTROL_PLANE).is_none();
+        let is_worker = !facts(object).is_of_control_plane(object);
         self.priority = self.priority.min(priority);
         self.names.push((is_worker, object.name()));
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::objects::{GroupKind, MachineCache, ObjectId, WorkloadObjects};
+use super::objects::{GroupKind, MachineCache, WorkloadObjects};
 use super::settings::MachineSettings;
 use golang::calendar::Moment;
 use model::hub::contract::Contract;
@@ -81,7 +81,7 @@ impl<'a> StepContext<'a> {
     /// When the kind is not listed yet.
     pub fn get(&self, kind: &GroupKind, key: &ObjectKey) -> Result<Option<Arc<Object>>, StepError> {
         self.require(kind)?;
-        Ok(self.objects.get(&ObjectId::new(kind.clone(), key.clone())).cloned())
+        Ok(self.objects.find(kind, key).cloned())
     }
 
     /// One object of Cluster API itself.

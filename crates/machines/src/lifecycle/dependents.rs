@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::conditions;
-use super::fields::{controller, flag, text};
+use super::fields::{flag, text};
 use super::objects::{GroupKind, MachineCache, ObjectId, cluster_of};
 use model::hub::{GROUP, Object, ObjectKey, group_of, paths};
 
@@ -27,8 +27,10 @@ const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnecti
 const HEALTH_CHECK: &str = "MachineHealthCheck";
 /// Kinds of owners whose status is not read by owned objects.
 const OWNERS: [&str; 4] = ["Cluster", "Machine", "MachineDeployment", "MachineSet"];
-/// Fields of a MachineDeployment that its Machines depend on: their revision and whether they are up to date.
-const OF_MACHINES: [&str; 2] = ["spec", paths::metadata::ANNOTATIONS];
+/// Kinds of owners whose number of machines is not read by owned objects.
+const SCALABLE: [&str; 2] = ["MachineDeployment", "MachineSet"];
+/// Metadata that change with each write.
+const UNREAD_METADATA: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
 /// The objects to reconcile after a change, besides the changed object itself.
 pub fn dependents(
@@ -83,7 +85,7 @@ pub fn dependents(
                 let seen = before.into_iter().chain(after);
                 all.extend(seen.flat_map(|machine| selecting(objects, HEALTH_CHECK, &cluster, machine)));
                 // A set adopts it (MA-15.4).
-                let orphan = after.filter(|machine| controller(machine).is_none());
+                let orphan = after.filter(|machine| machine.controller().is_none());
                 all.extend(orphan.into_iter().flat_map(|it| selecting(objects, "MachineSet", &cluster, it)));
                 all.extend(configs_beside(objects, &cluster, before, after));
             }
@@ -101,7 +103,9 @@ pub fn dependents(
 /// The Machines of a MachineDeployment, if fields that they depend on have changed.
 fn machines_of_deployment(objects: &MachineCache, before: Option<&Object>, after: Option<&Object>) -> Vec<ObjectId> {
     let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
-    let is_same = OF_MACHINES.iter().all(|path| before.at(path) == after.at(path));
+    // Their revision and whether they are up to date depend on it.
+    let is_same = before.at(paths::metadata::ANNOTATIONS) == after.at(paths::metadata::ANNOTATIONS)
+        && is_same_besides(members_at(before, "spec"), members_at(after, "spec"), &["replicas"]);
     let Some(cluster) = cluster_of(after).filter(|_| !is_same) else { return Vec::new() };
     let is_its = |machine: &Object| machine.label(model::hub::label::MACHINE_DEPLOYMENT_NAME) == Some(after.name());
     let machines = objects.of_cluster(&GroupKind::core("Machine"), &cluster);
@@ -115,7 +119,7 @@ fn control_plane_of(objects: &MachineCache, owner: &ObjectId) -> Option<ObjectId
         return None;
     }
     let machine = objects.get(owner).filter(|machine| machine.label(model::hub::label::CONTROL_PLANE).is_some())?;
-    owner_id(controller(machine)?, &owner.key.namespace)
+    owner_id(machine.controller()?, &owner.key.namespace)
 }
 
 /// The objects of a MachinePool: its instances depend on its bootstrap configuration too.
@@ -129,9 +133,17 @@ fn parts_of_pool(objects: &MachineCache, owner: &ObjectId) -> Vec<ObjectId> {
 fn is_the_same_to_dependents(kind: &GroupKind, before: &Object, after: &Object) -> bool {
     let is_control_plane = kind.kind.ends_with("ControlPlane");
     let is_external = |object| flag(object, paths::control_plane::IS_EXTERNAL);
+    let is_scalable = SCALABLE.into_iter().any(|owner| kind.is_core(owner));
     (is_control_plane && is_external(before) == is_external(after)
         || OWNERS.into_iter().any(|owner| kind.is_core(owner)))
-        && differ_in_status_alone(before, after)
+        && (differ_in_status_alone(before, after) || is_scalable && are_same_besides_number(before, after))
+}
+
+/// Whether two states of an owner of machines differ only in status and number of machines.
+fn are_same_besides_number(before: &Object, after: &Object) -> bool {
+    is_same_besides(members_at(before, "metadata"), members_at(after, "metadata"), &UNREAD_METADATA)
+        && is_same_besides(Some(before.members()), Some(after.members()), &["metadata", "spec", "status"])
+        && is_same_besides(members_at(before, "spec"), members_at(after, "spec"), &["replicas"])
 }
 
 /// Whether two states of an object differ only in status.
@@ -218,7 +230,7 @@ fn owner_id(owner: &Value, namespace: &str) -> Option<ObjectId> {
 
 /// Whether an object is controlled by another one.
 pub fn is_controlled_by(object: &Object, owner: &Object) -> bool {
-    controller(object).is_some_and(|it| it.get("uid").is_some_and(|uid| uid == owner.uid()))
+    object.controller().is_some_and(|it| it.get("uid").is_some_and(|uid| uid == owner.uid()))
 }
 
 /// Whether a Cluster is paused as a whole.

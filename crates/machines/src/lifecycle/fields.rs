@@ -8,6 +8,7 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::context::{StepContext, StepError};
+use super::facts::facts;
 use super::objects::GroupKind;
 use golang::calendar::{Moment, SECOND};
 use model::hub::deletion_hold::is_pause;
@@ -53,7 +54,7 @@ pub(super) fn time(object: &Object, path: &str) -> Option<Moment> {
 
 /// The creation time of an object.
 pub(super) fn created(object: &Object) -> Option<Moment> {
-    time(object, paths::metadata::CREATION_TIMESTAMP)
+    facts(object).created(object)
 }
 
 /// A time as a value.
@@ -148,11 +149,6 @@ pub(super) fn owner(object: &Object, is_controller: bool) -> Value {
         owner["blockOwnerDeletion"] = json!(true);
     }
     owner
-}
-
-/// The controlling owner of an object.
-pub(super) fn controller(object: &Object) -> Option<&Value> {
-    object.owner_references().iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
 }
 
 /// Whether an owner reference refers to a kind, in any version (CT-15.2).

@@ -16,7 +16,7 @@ use self::reconcile::{DeletionWait, ExternalObject, MachineReconcile, NodeState}
 use super::begin::begin;
 use super::conditions::observe_generation;
 use super::context::{StepContext, StepError};
-use super::fields::{cluster_of, controller, owner, owner_name, remove_finalizer, set, set_label, set_owner, stamp};
+use super::fields::{cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, stamp};
 use super::step::Reconciliation;
 use golang::calendar::Moment;
 use model::hub::{Object, label, paths};
@@ -135,7 +135,7 @@ fn finish(mut work: MachineReconcile<'_, '_>) {
 fn own(work: &mut MachineReconcile<'_, '_>) {
     let machine = &mut work.machine;
     let will_be_owned = [label::SET_NAME, label::MACHINE_POOL_NAME, CONTROL_PLANE_NAME];
-    let has_owner = controller(machine).is_some()
+    let has_owner = machine.controller().is_some()
         || machine.owner_references().iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Cluster"));
     if !has_owner && will_be_owned.iter().all(|name| machine.label(name).is_none()) {
         set_owner(machine, owner(&work.cluster, false), &work.cluster);

@@ -31,8 +31,7 @@ use super::fields::{
     text, time,
 };
 use super::machine_set::{
-    REVISION, SetTemplates, names, observe, put_deleting, put_machines, replicas, selector, selector_text, selects,
-    title,
+    REVISION, SetTemplates, names, observe, put_deleting, put_machines, replicas, selector, selector_text, title,
 };
 use super::objects::GroupKind;
 use super::step::Reconciliation;
@@ -90,7 +89,7 @@ fn machines(
     let selector = selector(deployment)?;
     let mut machines = Vec::new();
     for machine in context.of_cluster(&GroupKind::core("Machine"), cluster)? {
-        if selects(&selector, &machine)? {
+        if selector.selects(&machine)? {
             machines.push(machine);
         }
     }
@@ -308,7 +307,7 @@ fn put_status(
 ) {
     let now = context.now;
     if let Ok(selector) = selector(after) {
-        set(after, paths::status::SELECTOR, json!(selector_text(&selector)));
+        set(after, paths::status::SELECTOR, json!(selector_text(&selector.labels)));
     }
     let sets: Vec<&Object> = drafts.iter().map(|draft| &draft.after).collect();
     let machines: Vec<&Object> = machines.iter().map(|machine| &**machine).collect();

@@ -21,7 +21,7 @@ use super::begin::begin;
 use super::conditions::{ConditionState, put};
 use super::context::{StepContext, StepError};
 use super::fields::{
-    cluster_of, controller, items, number, owner, owner_name, remaining, remove_finalizer, set_label, set_owner, time,
+    cluster_of, items, number, owner, owner_name, remaining, remove_finalizer, set_label, set_owner, time,
 };
 use super::step::{ObjectWrite, Reconciliation};
 use golang::calendar::Moment;
@@ -64,7 +64,7 @@ pub(super) fn step(
 
 /// Makes the Cluster the owner of a pool without a controller (MA-5.1), and sets its label (MA-5.2).
 fn belong(cluster: &Object, object: &Object, after: &mut Object) {
-    if controller(object).is_none() && owner_name(object, "Cluster").is_none() {
+    if object.controller().is_none() && owner_name(object, "Cluster").is_none() {
         set_owner(after, owner(cluster, false), cluster);
     }
     set_label(after, label::CLUSTER_NAME, cluster.name());

@@ -24,7 +24,7 @@ pub(super) mod testing;
 use std::sync::Arc;
 
 pub(super) use self::desired::IN_PLACE;
-pub(super) use self::members::{replicas, selector, selects, title};
+pub(super) use self::members::{ObjectSelector, replicas, selector, title};
 pub use self::preflight::CHECK_FAILED;
 pub(super) use self::propagation::{PropagatedMetadata, RECORD};
 pub(super) use self::remediation::{REVISION, resolved};
@@ -184,7 +184,7 @@ fn put_status(
     step: &mut Reconciliation,
 ) {
     if let Ok(selector) = selector(after) {
-        set(after, paths::status::SELECTOR, json!(selector_text(&selector)));
+        set(after, paths::status::SELECTOR, json!(selector_text(&selector.labels)));
     }
     status::count(after, machines);
     if let Some(again) = legacy::count(context, after, machines) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use golang::calendar::Moment;
 use model::hub::contract::Contract;
@@ -24,7 +24,12 @@ impl GroupKind {
 
     /// A kind of Cluster API itself.
     pub fn core(kind: &str) -> Self {
-        GroupKind::new(GROUP, kind)
+        static SHARED: LazyLock<[GroupKind; 6]> = LazyLock::new(|| {
+            ["Machine", "Cluster", "MachineSet", "MachineDeployment", "MachinePool", "MachineHealthCheck"]
+                .map(|kind| GroupKind::new(GROUP, kind))
+        });
+        let shared = SHARED.iter().find(|shared| &*shared.kind == kind);
+        shared.cloned().unwrap_or_else(|| GroupKind::new(GROUP, kind))
     }
 
     /// The kind of an object.
@@ -232,8 +237,13 @@ impl MachineCache {
     pub fn get(&self, id: &ObjectId) -> Option<&Arc<Object>> {
         match &id.workload {
             Some(cluster) => self.workloads.get(cluster)?.get(&id.kind, &id.key),
-            None => self.kinds.get(&id.kind)?.objects.get(&id.key),
+            None => self.find(&id.kind, &id.key),
         }
+    }
+
+    /// One object of the management cluster.
+    pub fn find(&self, kind: &GroupKind, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.kinds.get(kind)?.objects.get(key)
     }
 
     /// The objects of a kind, sorted by namespace and name.

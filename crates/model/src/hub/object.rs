@@ -5,6 +5,7 @@
 mod fields;
 mod shared;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,7 @@ struct ObjectContent {
     /// The object with its shared parts.
     whole: OnceLock<Value>,
     weight: OnceLock<Weight>,
+    derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl ObjectContent {
@@ -38,7 +40,7 @@ impl ObjectContent {
     }
 
     const fn sharing(value: Value, shared: SharedParts) -> Self {
-        ObjectContent { value, shared, whole: OnceLock::new(), weight: OnceLock::new() }
+        ObjectContent { value, shared, whole: OnceLock::new(), weight: OnceLock::new(), derived: OnceLock::new() }
     }
 
     /// The object as one value, which is kept.
@@ -70,7 +72,7 @@ impl ObjectContent {
 
     /// What is computed of the content is not valid any more.
     fn forget(&mut self) {
-        (self.whole, self.weight) = (OnceLock::new(), OnceLock::new());
+        (self.whole, self.weight, self.derived) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
     }
 }
 
@@ -262,6 +264,12 @@ impl Object {
     /// About how many bytes the object takes if it shares nothing; computed once, until it is changed.
     pub fn weight(&self) -> Weight {
         *self.0.weight.get_or_init(|| Weight::from_value(&self.0.to_value()))
+    }
+
+    /// What a reader of the object computes of it, kept until the object is changed. An object keeps a value of one
+    /// type, that of its first reader; for any other type this is `None`.
+    pub fn derived<T: Default + Any + Send + Sync>(&self) -> Option<&T> {
+        self.0.derived.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
     /// `apiVersion`.

@@ -707,3 +707,30 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
     assert!(steps < all, "{steps} of {all}");
     assert_eq!(end, stuck(StuckReason::Stopped));
 }
+
+/// Number of steps of an upgrade with so many workers.
+fn steps_of_upgrade(workers: i64) -> u64 {
+    let sized = |version: &str| {
+        with(
+            forge(),
+            &[
+                ("Cluster", "/spec/topology/version".to_owned(), json!(version)),
+                ("Cluster", "/spec/topology/workers/machineDeployments/0/replicas".to_owned(), json!(workers)),
+            ],
+        )
+    };
+    let (before, after) = (sized("v1.32.1"), sized("v1.33.0"));
+    let mut scenario = RolloutScenario::for_scene(&before);
+    let start = scenario.simulation.machines.steps();
+    scenario.edit(&before, &after);
+    scenario.run();
+    scenario.simulation.machines.steps() - start
+}
+
+#[test]
+fn a_machine_takes_as_many_steps_among_many_as_among_few() {
+    // Each change of the number of a set must not concern all of its machines.
+    let [few, twice, four_times] = [10, 20, 40].map(steps_of_upgrade);
+    let (first, second) = (twice - few, four_times - twice);
+    assert!(second < 21 * first / 10, "{few} steps for 10 workers, {twice} for 20 and {four_times} for 40");
+}

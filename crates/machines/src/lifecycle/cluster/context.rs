@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
+use crate::lifecycle::facts::facts;
 use crate::lifecycle::fields::{is_of_kind, text};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{ContractRef, Object, ObjectKey, label, paths};
+use model::hub::{ContractRef, Object, ObjectKey, paths};
 
 /// A referenced object of the Cluster.
 pub(super) struct ReferencedObject {
@@ -59,7 +60,7 @@ impl<'a> ClusterContext<'a> {
         let of_kind = |kind: &str| context.of_cluster(&GroupKind::core(kind), &key);
         let machines = of_kind("Machine")?;
         let (control_plane_machines, worker_machines) =
-            machines.into_iter().partition(|machine| machine.label(label::CONTROL_PLANE).is_some());
+            machines.into_iter().partition(|machine| facts(machine).is_of_control_plane(machine));
         Ok(ClusterContext {
             context,
             cluster,

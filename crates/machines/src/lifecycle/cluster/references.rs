@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::context::{ClusterContext, ReferencedObject};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::{Flag, terminal_failure};
-use crate::lifecycle::fields::{controller, flag, is_to, owner, set, set_label, set_owner, text};
+use crate::lifecycle::fields::{flag, is_to, owner, set, set_label, set_owner, text};
 use crate::lifecycle::step::Reconciliation;
 use model::hub::contract::Contract;
 use model::hub::paths::{cluster, status};
@@ -127,7 +127,7 @@ fn adopt(ctx: &ClusterContext<'_>, found: &Arc<Object>, step: &mut Reconciliatio
         return Ok(());
     }
     if ctx.has_topology
-        && let Some(other) = controller(found)
+        && let Some(other) = found.controller()
         && !is_to(other, cluster)
     {
         let other = other.get("name").and_then(Value::as_str).unwrap_or_default();

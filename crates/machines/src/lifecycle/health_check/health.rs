@@ -5,7 +5,7 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::scope::CheckScope;
-use crate::lifecycle::conditions::{get, is_true, since};
+use crate::lifecycle::conditions::{self, is_true, since};
 use crate::lifecycle::context::StepContext;
 use crate::lifecycle::fields::{created, later, remaining};
 use crate::lifecycle::objects::WorkloadObjects;
@@ -145,7 +145,7 @@ impl<'a> HealthEvaluator<'a> {
         again: &mut Option<Duration>,
     ) -> Option<String> {
         let UnhealthyCondition { r#type, status, timeout_seconds } = check;
-        get(object, r#type).filter(|condition| condition.status.name() == status)?;
+        conditions::status(object, r#type).filter(|known| known.name() == status)?;
         let begun = since(object, r#type).or_else(|| created(object))?;
         let seconds = timeout_seconds.unwrap_or_default();
         let (kind, lasted) = (object.kind(), format_seconds(seconds.into()));

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
+use crate::lifecycle::machine_set::ObjectSelector;
 use crate::lifecycle::objects::GroupKind;
-use golang::json::StringMap;
-use model::hub::{
-    HealthChecks, LabelSelector, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation, paths,
-};
+use model::hub::{HealthChecks, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
 
 /// On a Machine: excludes it from checks and remediation.
 const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
@@ -32,11 +30,11 @@ impl CheckScope {
         let spec = object.at("spec").unwrap_or(&Value::Null);
         let MachineHealthCheckSpec { checks, remediation, .. } = read(spec)?;
         let key = cluster.key();
-        let selector: LabelSelector = read(spec.get("selector").unwrap_or(&Value::Null))?;
+        let selector = ObjectSelector::read(object).map_err(unreadable)?;
         let mut machines = Vec::new();
         for machine in context.of_cluster(&GroupKind::core("Machine"), &key)? {
             let is_skipped = [annotation::PAUSED, SKIP_REMEDIATION].iter().any(|it| machine.annotation(it).is_some());
-            if !is_skipped && matches(&selector, &machine)? {
+            if !is_skipped && selects(&selector, &machine)? {
                 machines.push(machine);
             }
         }
@@ -45,11 +43,13 @@ impl CheckScope {
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, StepError> {
-    T::deserialize(value).map_err(|error| StepError::failed(format!("cannot read the spec: {error}")))
+    T::deserialize(value).map_err(unreadable)
 }
 
-fn matches(selector: &LabelSelector, machine: &Object) -> Result<bool, StepError> {
-    let labels = machine.at(paths::metadata::LABELS).unwrap_or(&Value::Null);
-    let labels: StringMap = read(labels)?;
-    selector.matches(&labels).map_err(|error| StepError::failed(format!("cannot use the selector: {error}")))
+fn unreadable(error: serde_json::Error) -> StepError {
+    StepError::failed(format!("cannot read the spec: {error}"))
+}
+
+fn selects(selector: &ObjectSelector, machine: &Object) -> Result<bool, StepError> {
+    selector.selects(machine).map_err(|error| StepError::failed(format!("cannot use the selector: {error}")))
 }

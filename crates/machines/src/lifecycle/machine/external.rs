@@ -7,7 +7,7 @@ use serde_json::json;
 use super::reconcile::{ExternalObject, MachineReconcile};
 use crate::lifecycle::context::StepError;
 use crate::lifecycle::contract::terminal_failure;
-use crate::lifecycle::fields::{controller, is_of_kind, is_to, list_mut, owner, set, set_label, set_owner, text};
+use crate::lifecycle::fields::{is_of_kind, is_to, list_mut, owner, set, set_label, set_owner, text};
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{ContractRef, Object, label, paths};
 
@@ -37,7 +37,7 @@ fn adopted(work: &MachineReconcile<'_, '_>, object: &Object) -> Result<Object, S
     if object.owner_references().iter().any(is_first) {
         list_mut(&mut after, "metadata", "ownerReferences").retain(|entry| !is_first(entry));
     }
-    if let Some(other) = controller(&after).filter(|other| !is_to(other, &work.machine)) {
+    if let Some(other) = after.controller().filter(|other| !is_to(other, &work.machine)) {
         let name = |key: &str| other.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
         let (kind, key) = (object.kind(), object.key());
         let (owner, its) = (name("kind"), name("name"));

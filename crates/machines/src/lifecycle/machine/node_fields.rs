@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::reconcile::MachineReconcile;
 use crate::lifecycle::conditions::{ConditionStatus, status};
-use crate::lifecycle::fields::{TextMap, controller, flag, map_mut, set, set_annotation, texts};
+use crate::lifecycle::fields::{TextMap, flag, map_mut, set, set_annotation, texts};
 use model::hub::{Object, paths};
 
 const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
@@ -47,7 +47,7 @@ fn owner_annotations(work: &MachineReconcile<'_, '_>) -> TextMap {
         ("cluster.x-k8s.io/cluster-namespace".to_owned(), machine.namespace().to_owned()),
         ("cluster.x-k8s.io/machine".to_owned(), machine.name().to_owned()),
     ]);
-    if let Some(owner) = controller(machine) {
+    if let Some(owner) = machine.controller() {
         let member = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         all.insert("cluster.x-k8s.io/owner-kind".to_owned(), member("kind"));
         all.insert("cluster.x-k8s.io/owner-name".to_owned(), member("name"));

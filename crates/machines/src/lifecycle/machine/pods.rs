@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::drain_rules::{Behavior, DrainRule};
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::fields::{controller, items, text, time};
+use crate::lifecycle::fields::{items, text, time};
 use crate::lifecycle::objects::{GroupKind, RefusedEviction, WorkloadObjects};
 use golang::calendar::{Moment, SECOND};
 use model::hub::{Object, ObjectKey, paths};
@@ -98,7 +98,7 @@ fn is_left_behind(pod: &Object, around: &DrainContext<'_>) -> bool {
 /// Whether an existing DaemonSet controls the Pod.
 fn is_of_daemon_set(pod: &Object, workload: &WorkloadObjects) -> bool {
     let is_finished = ["Succeeded", "Failed"].contains(&pod.phase());
-    let owner = controller(pod).filter(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"));
+    let owner = pod.controller().filter(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"));
     let name = owner.and_then(|owner| owner.get("name")).and_then(Value::as_str);
     let exists = |name: &str| {
         workload.get(&GroupKind::new("apps", "DaemonSet"), &ObjectKey::new(pod.namespace(), name)).is_some()
@@ -110,5 +110,5 @@ fn warning(pod: &Object) -> Option<&'static str> {
     if items(pod, paths::pod::VOLUMES).iter().any(|volume| volume.get("emptyDir").is_some()) {
         return Some("the data in its emptyDir volumes is lost");
     }
-    controller(pod).is_none().then_some("no controller creates it again")
+    pod.controller().is_none().then_some("no controller creates it again")
 }

@@ -8,8 +8,8 @@ use super::rollout::SetCounts;
 use super::template::differences;
 use crate::lifecycle::context::{StepContext, StepError};
 use crate::lifecycle::dependents::is_controlled_by;
-use crate::lifecycle::fields::{controller, created, number, owner, set_owner};
-use crate::lifecycle::machine_set::{replicas, selector, selects};
+use crate::lifecycle::fields::{created, number, owner, set_owner};
+use crate::lifecycle::machine_set::{replicas, selector};
 use crate::lifecycle::objects::GroupKind;
 use golang::calendar::Moment;
 use model::hub::{Object, ObjectKey, paths};
@@ -55,7 +55,7 @@ pub(super) fn sets(
     let mut sets: BTreeMap<String, SetDraft> = BTreeMap::new();
     for set in controlled.into_iter().chain(context.of_cluster(&kind, cluster)?) {
         let is_ours = is_controlled_by(&set, deployment);
-        if !is_ours && (controller(&set).is_some() || !selects(&selector, &set)?) {
+        if !is_ours && (set.controller().is_some() || !selector.selects(&set)?) {
             continue;
         }
         let mut after = (*set).clone();

@@ -1,10 +1,12 @@
 //! Status of a MachineDeployment, and cleanup of its old sets (MA-26).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::limits::RolloutLimits;
 use super::sets::SetDraft;
-use crate::lifecycle::conditions::{ConditionState, ConditionStatus, get, is_false, put};
+use crate::lifecycle::conditions::{ConditionState, ConditionStatus, is_false, message, put};
 use crate::lifecycle::fields::{created, items, number, set};
 use crate::lifecycle::machine_set::{COUNTERS, ReplicaCount, put_scaling, put_versions};
 use golang::calendar::Moment;
@@ -60,15 +62,12 @@ pub(super) fn put_available(after: &mut Object, limits: Option<RolloutLimits>, i
 
 /// The condition `RollingOut`: number of outdated machines, and reasons (MA-26.4).
 pub(super) fn put_rolling_out(after: &mut Object, machines: &[&Object], now: Moment) {
-    let outdated: Vec<ConditionState> = machines
-        .iter()
-        .filter(|machine| is_false(machine, "UpToDate"))
-        .filter_map(|machine| get(machine, "UpToDate"))
-        .collect();
+    let outdated: Vec<&Object> = machines.iter().copied().filter(|machine| is_false(machine, "UpToDate")).collect();
     let condition = if outdated.is_empty() {
         ConditionState::new(false, "NotRollingOut", "")
     } else {
-        let mut reasons: Vec<&str> = outdated.iter().flat_map(|condition| condition.message.lines()).collect();
+        let messages: BTreeSet<&str> = outdated.iter().map(|machine| message(machine, "UpToDate")).collect();
+        let mut reasons: Vec<&str> = messages.into_iter().flat_map(str::lines).collect();
         reasons.sort_by_key(|line| (!line.starts_with("* Version "), *line));
         reasons.dedup();
         let head = format!("Rolling out {} not up-to-date replicas", outdated.len());

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::lifecycle::conditions::{is_true, since};
 use crate::lifecycle::context::StepContext;
+use crate::lifecycle::facts::{Mark, facts};
 use crate::lifecycle::fields::{cluster_key, number, remaining, set, texts};
 use crate::lifecycle::objects::WorkloadObjects;
 use model::hub::{Object, paths};
@@ -16,15 +17,24 @@ use model::hub::{Object, paths};
 /// While Nodes are unknown, as after a restart, the counters are unchanged.
 pub(super) fn count(context: &StepContext<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
     let labels = texts(after, paths::worker::MACHINE_LABELS);
-    let has_labels = |machine: &&&Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
-    put(after, "fullyLabeledReplicas", machines.iter().filter(has_labels).count());
+    let mark = Mark::of(&labels);
+    let has_labels = |machine: &Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
+    let is_labeled = |machine: &&&Object| {
+        let facts = facts(machine);
+        facts.known_selection(mark).unwrap_or_else(|| {
+            let is_labeled = has_labels(machine);
+            facts.note_selection(mark, is_labeled);
+            is_labeled
+        })
+    };
+    put(after, "fullyLabeledReplicas", machines.iter().filter(is_labeled).count());
     let workload = cluster_key(after).and_then(|cluster| context.workload(&cluster))?;
     let nodes = machines.iter().filter_map(|machine| node(workload, machine));
     let ready: Vec<&Object> = nodes.filter(|node| is_true(node, "Ready")).collect();
     let seconds = number(after, paths::worker::MIN_READY_SECONDS).and_then(|seconds| u64::try_from(seconds).ok());
     let least = Duration::from_secs(seconds.unwrap_or_default());
     let left = |node: &&Object| since(node, "Ready").and_then(|since| remaining(since, least, context.now));
-    let waiting: Vec<Duration> = ready.iter().filter_map(left).collect();
+    let waiting: Vec<Duration> = if least.is_zero() { Vec::new() } else { ready.iter().filter_map(left).collect() };
     put(after, "readyReplicas", ready.len());
     put(after, "availableReplicas", ready.len().saturating_sub(waiting.len()));
     waiting.into_iter().min()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::dependents::is_controlled_by;
-use crate::lifecycle::fields::{controller, owner, set_owner};
+use crate::lifecycle::facts::{Mark, facts};
+use crate::lifecycle::fields::{owner, set_owner};
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{LabelSelector, Object, ObjectKey, paths};
 
@@ -24,25 +24,52 @@ impl SetMachine {
     }
 }
 
+/// A label selector, whose results are kept with the objects.
+#[derive(Debug)]
+pub(in crate::lifecycle) struct ObjectSelector {
+    pub(in crate::lifecycle) labels: LabelSelector,
+    mark: Mark,
+}
+
+impl ObjectSelector {
+    /// The selector at `spec.selector`; an absent one is empty.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(in crate::lifecycle) fn read(object: &Object) -> Result<ObjectSelector, serde_json::Error> {
+        let value = object.at(paths::worker::SELECTOR).cloned().unwrap_or_default();
+        let mark = Mark::of(value.to_string());
+        Ok(ObjectSelector { labels: serde_json::from_value(value)?, mark })
+    }
+
+    /// Whether it selects an object.
+    ///
+    /// # Errors
+    /// When the selector makes no sense.
+    pub(in crate::lifecycle) fn selects(&self, object: &Object) -> Result<bool, StepError> {
+        if let Some(known) = facts(object).known_selection(self.mark) {
+            return Ok(known);
+        }
+        let is_selected = selects(&self.labels, object)?;
+        facts(object).note_selection(self.mark, is_selected);
+        Ok(is_selected)
+    }
+}
+
 /// The selector of a MachineSet or MachineDeployment.
 ///
 /// # Errors
 /// When it is empty, or cannot be read.
-pub(in crate::lifecycle) fn selector(object: &Object) -> Result<LabelSelector, StepError> {
-    let value = object.at(paths::worker::SELECTOR).cloned().unwrap_or_default();
-    let read = serde_json::from_value::<LabelSelector>(value);
+pub(in crate::lifecycle) fn selector(object: &Object) -> Result<ObjectSelector, StepError> {
+    let read = ObjectSelector::read(object);
     let selector = read.map_err(|error| StepError::failed(format!("{}: spec.selector: {error}", title(object))))?;
-    if selector.is_empty() {
+    if selector.labels.is_empty() {
         return Err(StepError::failed(format!("{}: spec.selector is empty", title(object))));
     }
     Ok(selector)
 }
 
-/// Whether a selector selects an object.
-///
-/// # Errors
-/// When the selector makes no sense.
-pub(in crate::lifecycle) fn selects(selector: &LabelSelector, object: &Object) -> Result<bool, StepError> {
+fn selects(selector: &LabelSelector, object: &Object) -> Result<bool, StepError> {
     if !selector.match_labels.iter().all(|(name, value)| object.label(name) == Some(value)) {
         return Ok(false);
     }
@@ -71,8 +98,9 @@ pub(super) fn members(
     let selector = selector(set)?;
     let mut members = Vec::new();
     for machine in context.of_cluster(&GroupKind::core("Machine"), cluster)? {
-        let is_free = controller(&machine).is_none();
-        if !(is_free || is_controlled_by(&machine, set)) || !selects(&selector, &machine)? {
+        let controller = facts(&machine).controller_uid(&machine);
+        let is_free = controller.is_none();
+        if !(is_free || controller == Some(set.uid())) || !selector.selects(&machine)? {
             continue;
         }
         let mut after = (*machine).clone();

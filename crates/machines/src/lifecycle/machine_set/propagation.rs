@@ -11,7 +11,7 @@ use model::hub::{Object, paths};
 /// Annotation with the names of propagated labels and annotations.
 pub(in crate::lifecycle) const RECORD: &str = "lifecycle.topologist.dev/handed-down";
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 struct PropagatedNames {
     labels: BTreeSet<String>,
@@ -20,7 +20,7 @@ struct PropagatedNames {
 
 /// Propagated metadata. Names that were propagated before and no longer are get removed; names of other writers are
 /// kept (MA-15.11).
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub(in crate::lifecycle) struct PropagatedMetadata {
     labels: TextMap,
     annotations: TextMap,

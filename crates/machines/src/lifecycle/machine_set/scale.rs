@@ -122,8 +122,12 @@ fn orphans(
         (&templates.infrastructure, paths::INFRASTRUCTURE_REF),
     ] {
         let Some(kind) = made_from(template) else { continue };
-        let used: BTreeSet<String> = members.iter().map(|member| member.before.contract_ref_at(path).name).collect();
+        // Usually none: a Machine becomes the owner of its objects in its first step.
         let owned = context.owned(&kind, set.uid())?;
+        if owned.is_empty() {
+            continue;
+        }
+        let used: BTreeSet<String> = members.iter().map(|member| member.before.contract_ref_at(path).name).collect();
         orphans.extend(owned.into_iter().filter(|one| !used.contains(one.name()) && !one.is_being_deleted()));
     }
     Ok(orphans)

@@ -35,7 +35,9 @@ pub(super) fn count(after: &mut Object, machines: &[&Object]) {
 pub(super) fn versions(machines: &[&Object]) -> Vec<(String, i64)> {
     let mut all: Vec<(&str, &Object)> = machines.iter().map(|machine| (version(machine), *machine)).collect();
     all.retain(|(version, _)| !version.is_empty());
-    all.sort_by_cached_key(|(_, machine)| (created(machine), machine.name()));
+    if all.iter().any(|(version, _)| all.first().is_some_and(|(first, _)| version != first)) {
+        all.sort_by_cached_key(|(_, machine)| (created(machine), machine.name()));
+    }
     let mut counted: Vec<(String, i64)> = Vec::new();
     for (version, _) in all {
         match counted.iter_mut().find(|(known, _)| known == version) {

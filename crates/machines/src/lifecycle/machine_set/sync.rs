@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
+use crate::lifecycle::facts::{Mark, facts};
 use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
-use model::hub::{Object, paths};
+use model::hub::Object;
 
 use super::desired::{IN_PLACE, annotations, in_place, labels};
 use super::members::SetMachine;
@@ -25,15 +26,22 @@ pub(super) fn machines(
     let (labels, annotations) = (labels(after), annotations(after));
     let handed_down = PropagatedMetadata::from_owner(after, labels, annotations);
     let fields = IN_PLACE.map(|field| (format!("spec.{field}"), in_place(after, field)));
+    let of_external = Mark::of(&handed_down);
+    let of_machine = Mark::of((format!("{fields:?}"), of_external));
     for member in members {
-        for (path, wanted) in &fields {
-            if member.after.at(path).unwrap_or(&Value::Null) != wanted {
-                set(&mut member.after, path, wanted.clone());
+        if !facts(&member.after).has_fields(of_machine) {
+            for (path, wanted) in &fields {
+                if member.after.at(path).unwrap_or(&Value::Null) != wanted {
+                    set(&mut member.after, path, wanted.clone());
+                }
             }
+            if !member.before.is_being_deleted() {
+                handed_down.apply(&mut member.after);
+            }
+            facts(&member.after).note_fields(of_machine);
         }
         if !member.before.is_being_deleted() {
-            handed_down.apply(&mut member.after);
-            external(context, &member.before, &handed_down, step)?;
+            external(context, &member.before, (&handed_down, of_external), step)?;
         }
     }
     Ok(())
@@ -43,13 +51,16 @@ pub(super) fn machines(
 fn external(
     context: &StepContext<'_>,
     machine: &Object,
-    handed_down: &PropagatedMetadata,
+    (handed_down, mark): (&PropagatedMetadata, Mark),
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    for path in [paths::machine::BOOTSTRAP_CONFIG_REF, paths::INFRASTRUCTURE_REF] {
-        if let Some(before) = context.referenced(&machine.contract_ref_at(path), machine.namespace())? {
+    for (kind, key) in facts(machine).external(machine).iter().flatten() {
+        if let Some(before) = context.get(kind, key)?
+            && !facts(&before).has_fields(mark)
+        {
             let mut after = (*before).clone();
             handed_down.apply(&mut after);
+            facts(&after).note_fields(mark);
             step.update_other(&before, after);
         }
     }

@@ -7,7 +7,7 @@ use super::testing::{
     mark, setup,
 };
 use crate::lifecycle::conditions;
-use crate::lifecycle::fields::{controller, items, number, owner_name, set, set_annotation, text, texts};
+use crate::lifecycle::fields::{items, number, owner_name, set, set_annotation, text, texts};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::simulator::MachineSimulator;
 use crate::lifecycle::step::ObjectWrite;
@@ -75,7 +75,7 @@ fn a_set_makes_machines_with_what_they_need() {
             let want = ContractRef { api_group: group.to_owned(), kind: kind.to_owned(), name: name.to_owned() };
             assert_eq!(reference, want);
             let clone = simulator.find(&GroupKind::new(group, kind), name).unwrap();
-            assert_eq!((owner_name(&clone, "MachineSet"), controller(&clone)), (Some("set"), None));
+            assert_eq!((owner_name(&clone, "MachineSet"), clone.controller()), (Some("set"), None));
             assert_eq!(clone.label("cluster.x-k8s.io/set-name"), Some("set"));
         }
     }
@@ -122,7 +122,7 @@ fn templates_are_owned_by_the_cluster_and_have_to_exist() {
     let template = simulator.find(&GroupKind::new(BOOTSTRAP, "FooConfigTemplate"), "a").unwrap();
     // CT-15.4
     assert_eq!(owner_name(&template, "Cluster"), Some(CLUSTER));
-    assert_eq!(controller(&template), None, "it does not control them");
+    assert_eq!(template.controller(), None, "it does not control them");
     let message = conditions::get(&the_set(&simulator), "ScalingUp").unwrap().message;
     assert!(message.contains("FooMachineTemplate missing does not exist"), "{message}");
     simulator.make(infrastructure("missing"));

@@ -15,7 +15,7 @@ use super::infrastructure_machine::parts;
 use super::infrastructure_pool::bring_up;
 use super::virtual_node::provider_id;
 use crate::lifecycle::conditions::{ConditionState, get, put};
-use crate::lifecycle::fields::{controller, is_of_kind, map_mut, set, set_annotation};
+use crate::lifecycle::fields::{is_of_kind, map_mut, set, set_annotation};
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use golang::calendar::Moment;
 use model::hub::{GROUP, Object, ObjectKey, label, paths};
@@ -68,7 +68,7 @@ pub fn adopt(objects: &mut Vec<Object>, now: Moment) {
 fn leave_out_machines_of_pools(objects: &mut Vec<Object>) {
     let is_of_pool = |object: &Object| {
         GroupKind::for_object(object).is_core("Machine")
-            && controller(object).is_some_and(|owner| is_of_kind(owner, &GroupKind::core("MachinePool")))
+            && object.controller().is_some_and(|owner| is_of_kind(owner, &GroupKind::core("MachinePool")))
     };
     let of_pools: BTreeSet<String> =
         objects.iter().filter(|one| is_of_pool(one)).map(|machine| machine.uid().to_owned()).collect();
@@ -76,7 +76,7 @@ fn leave_out_machines_of_pools(objects: &mut Vec<Object>) {
         return;
     }
     objects.retain(|object| {
-        let owner = controller(object).and_then(|owner| owner.get("uid")).and_then(Value::as_str);
+        let owner = object.controller().and_then(|owner| owner.get("uid")).and_then(Value::as_str);
         !of_pools.contains(object.uid()) && !owner.is_some_and(|owner| of_pools.contains(owner))
     });
 }

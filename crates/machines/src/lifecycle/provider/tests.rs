@@ -391,7 +391,7 @@ fn a_control_plane_machine_comes_up_part_by_part() {
     assert_eq!(text(&same, "status.nodeInfo.kubeletVersion"), "v1.31.0", "a kubelet is not replaced in place");
     let secret = simulator.find(&GroupKind::new("", "Secret"), "m").unwrap();
     assert_eq!(secret.label(label::CLUSTER_NAME), Some(CLUSTER));
-    assert!(fields::controller(&secret).is_some_and(|owner| owner["kind"] == "EmbeddedConfig"));
+    assert!(secret.controller().is_some_and(|owner| owner["kind"] == "EmbeddedConfig"));
     assert!(!text(&secret, "data.value").is_empty());
 }
 

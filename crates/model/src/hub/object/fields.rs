@@ -65,6 +65,11 @@ impl Object {
         self.items(paths::metadata::OWNER_REFERENCES)
     }
 
+    /// The controlling one of the owner references.
+    pub fn controller(&self) -> Option<&Value> {
+        self.owner_references().iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+    }
+
     /// `metadata.finalizers`.
     pub fn finalizers(&self) -> &[Value] {
         self.items(paths::metadata::FINALIZERS)

@@ -130,7 +130,7 @@ fn machines_come_one_after_the_other_and_the_first_one_initializes() {
         for machine in machines(&simulator) {
             assert_eq!(machine.label(label::CONTROL_PLANE), Some(""));
             assert_eq!(machine.label("cluster.x-k8s.io/control-plane-name"), Some("cp"));
-            assert!(fields::controller(&machine).is_some_and(|owner| owner["name"] == "cp"));
+            assert!(machine.controller().is_some_and(|owner| owner["name"] == "cp"));
             assert!(is_true(&machine, "UpToDate"));
         }
         assert!(simulator.objects.workload(&cluster_key()).is_some_and(|workload| workload.is_reachable));
