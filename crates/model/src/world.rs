@@ -177,10 +177,11 @@ impl World {
         self.facts.objects()?.in_any_version(group, kind, key).cloned()
     }
 
-    /// The Clusters of a namespace in a world of files, sorted by name; empty with an API server.
-    pub fn held_clusters(&self, namespace: &str) -> Vec<Arc<Cluster>> {
+    /// The Clusters in a world of files that may have a part of this name, sorted by name; empty with an API server.
+    /// Parts of two Clusters have one name only if their class `shares_names`, or if they refer to it.
+    pub fn possible_owners(&self, object: &ObjectKey, shares_names: impl Fn(&Class) -> bool) -> Vec<Arc<Cluster>> {
         let facts = self.is_offline().then_some(&self.facts);
-        let keys = facts.into_iter().flat_map(|facts| facts.cluster_keys_in(namespace));
+        let keys = facts.into_iter().flat_map(|facts| facts.keys_of_possible_owners(object, &shares_names));
         keys.filter_map(|key| match self.facts.cluster(key) {
             Found::Yes(cluster) => Some(cluster),
             Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,

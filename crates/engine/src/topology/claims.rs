@@ -13,8 +13,10 @@ use super::desired::{Desired, DesiredObject, DesiredWorker};
 use super::ownership::{Claimant, CurrentOwner, OwnershipConflict, SameName, Unavailable};
 use super::worker::WorkerKind;
 use model::hub::contract::object_kind;
-use model::hub::{Cluster, ClusterClass, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from};
-use model::world::{Found, World};
+use model::hub::{
+    Cluster, ClusterClass, ClusterClassSpec, GROUP, NameParts, NameSubject, Object, ObjectKey, group_of, name_from,
+};
+use model::world::{Class, Found, World};
 
 /// Fails if two parts of a topology have the same name.
 ///
@@ -189,7 +191,8 @@ impl Claims<'_> {
     /// Another Cluster of a world of files whose topology generates the same name, from a naming template without the
     /// name of the Cluster.
     fn generated_elsewhere(&self, object: &Object, claimant: &Claimant) -> Option<Unavailable> {
-        let others = self.world.held_clusters(object.namespace()).into_iter();
+        let shares_names = |class: &Class| class.shares_names(shares_names);
+        let others = self.world.possible_owners(&object.key(), shares_names).into_iter();
         let owner = others.filter(|other| other.metadata.name != claimant.cluster).find_map(|other| {
             let Found::Yes(class) = self.world.class_at_once(&other.class_key()?) else { return None };
             generator(&other, &class, object)
@@ -207,8 +210,8 @@ impl Claims<'_> {
 fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option<Claimant> {
     let (spec, name) = (&class.spec, &*cluster.metadata.name);
     let gives = |template: &str, named: NameSubject<'_>| {
-        let is_shared = NameParts::from_template(template, named).is_some_and(|parts| !parts.random && !parts.cluster);
-        is_shared && name_from(template, name, named, String::new).is_ok_and(|given| given == object.name())
+        is_shared(template, named)
+            && name_from(template, name, named, String::new).is_ok_and(|given| given == object.name())
     };
     let of_cluster = [
         (&spec.infrastructure.template_ref, &spec.infrastructure.naming.template, &cluster.spec.infrastructure_ref),
@@ -233,6 +236,22 @@ fn generator(cluster: &Cluster, class: &ClusterClass, object: &Object) -> Option
         template.is_some_and(|template| gives(template, named(kind, entry.name)))
     })?;
     Some(Claimant::worker(name, kind, entry.name))
+}
+
+/// Whether naming templates of a class give names to parts of several Clusters.
+fn shares_names(class: &ClusterClass) -> bool {
+    let ClusterClassSpec { infrastructure, control_plane, workers, .. } = &class.spec;
+    let deployments =
+        workers.machine_deployments.iter().map(|one| (&one.naming, named(WorkerKind::MachineDeployment, "")));
+    let pools = workers.machine_pools.iter().map(|one| (&one.naming, named(WorkerKind::MachinePool, "")));
+    let of_cluster = [&infrastructure.naming, &control_plane.naming].map(|naming| (naming, NameSubject::Cluster));
+    let mut all = of_cluster.into_iter().chain(deployments).chain(pools);
+    all.any(|(naming, named)| is_shared(&naming.template, named))
+}
+
+/// Whether a naming template gives parts of several Clusters one name.
+fn is_shared(template: &str, named: NameSubject<'_>) -> bool {
+    NameParts::from_template(template, named).is_some_and(|parts| !parts.random && !parts.cluster)
 }
 
 /// Whether a naming template gives the same name each time.

@@ -20,6 +20,7 @@ pub struct Class {
     deprecates: bool,
     is_nameless: OnceLock<bool>,
     reads_template_names: OnceLock<bool>,
+    shares_names: OnceLock<bool>,
     summary: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -33,8 +34,15 @@ impl Class {
         let deprecates =
             variables::current(&object).is_some_and(|definitions| variables::have_deprecated(&definitions));
         let slot = ClassSlot::new(library);
-        let (is_nameless, reads_template_names, summary) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let class = Class { object, slot, deprecates, is_nameless, reads_template_names, summary };
+        let class = Class {
+            object,
+            slot,
+            deprecates,
+            is_nameless: OnceLock::new(),
+            reads_template_names: OnceLock::new(),
+            shares_names: OnceLock::new(),
+            summary: OnceLock::new(),
+        };
         let mut allowance = SchemaAllowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
@@ -64,6 +72,11 @@ impl Class {
     /// Whether its patches may read names of templates, computed once by the layer above.
     pub fn reads_template_names(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
         *self.reads_template_names.get_or_init(|| find_out(&self.object))
+    }
+
+    /// Whether its naming templates may give parts of two Clusters one name, computed once by the layer above.
+    pub fn shares_names(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
+        *self.shares_names.get_or_init(|| find_out(&self.object))
     }
 
     /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes.

@@ -24,7 +24,9 @@ pub const CLUSTERS: &str = "Clusters";
 pub struct Facts {
     classes: RedBlackTreeMapSync<ObjectKey, Record<Class>>,
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
-    users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
+    users: KeyIndex,
+    /// The Clusters that refer to an infrastructure cluster or a control plane of this name; only beside objects.
+    referring: Option<KeyIndex>,
     gaps: Vec<&'static str>,
     sizes: WorkerStates,
     /// Objects of other kinds, if all of them are known.
@@ -36,6 +38,9 @@ pub struct Facts {
     /// Changed objects, if changes are tracked.
     changed: Option<FactChanges>,
 }
+
+/// An index of Clusters.
+type KeyIndex = RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>;
 
 /// Keys of objects that were added, changed or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +97,11 @@ impl Facts {
     /// Adds the complete set of objects of other kinds.
     #[must_use]
     pub fn with_objects(self, objects: ObjectSet) -> Self {
-        Facts { objects: Some(objects), ..self }
+        let mut referring = KeyIndex::default();
+        for (key, record) in &self.clusters {
+            names_referred_to(key, record).for_each(|name| add(&mut referring, name, key));
+        }
+        Facts { objects: Some(objects), referring: Some(referring), ..self }
     }
 
     /// Objects of other kinds, if all of them are known.
@@ -186,9 +195,10 @@ impl Facts {
     pub fn put_cluster(&mut self, key: ObjectKey, record: Record<Cluster>) {
         self.remove_cluster(&key);
         if let Some(class) = record.class_key() {
-            let mut users = self.users.get(&class).cloned().unwrap_or_default();
-            users.insert_mut(key.clone());
-            self.users.insert_mut(class, users);
+            add(&mut self.users, class, &key);
+        }
+        if let Some(referring) = &mut self.referring {
+            names_referred_to(&key, &record).for_each(|name| add(referring, name, &key));
         }
         self.unreadable.clusters += usize::from(record.is_unreadable());
         self.clusters.insert_mut(key, record);
@@ -200,18 +210,13 @@ impl Facts {
             changed.clusters.insert(key.clone());
         }
         self.unreadable.clusters -= usize::from(self.clusters.get(key).is_some_and(Record::is_unreadable));
-        let Some(class) = self.clusters.get(key).and_then(Record::class_key) else {
-            self.clusters.remove_mut(key);
-            return;
-        };
+        let Some(record) = self.clusters.get(key).cloned() else { return };
         self.clusters.remove_mut(key);
-        if let Some(users) = self.users.get(&class) {
-            let left = users.remove(key);
-            if left.is_empty() {
-                self.users.remove_mut(&class);
-            } else {
-                self.users.insert_mut(class, left);
-            }
+        if let Some(class) = record.class_key() {
+            remove(&mut self.users, &class, key);
+        }
+        if let Some(referring) = &mut self.referring {
+            names_referred_to(key, &record).for_each(|name| remove(referring, &name, key));
         }
     }
 
@@ -262,9 +267,26 @@ impl Facts {
     }
 
     /// The keys of the known Clusters of a namespace.
-    pub(crate) fn cluster_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
+    fn cluster_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
         let clusters = self.clusters.range(ObjectKey::new(namespace, "")..).map(|(key, _)| key);
         clusters.take_while(move |key| key.namespace == namespace)
+    }
+
+    /// The keys of the Clusters that may have a part of this name: those that refer to one, and all that use a class
+    /// which `shares_names` between Clusters.
+    pub(super) fn keys_of_possible_owners(
+        &self,
+        object: &ObjectKey,
+        shares_names: impl Fn(&Class) -> bool,
+    ) -> BTreeSet<&ObjectKey> {
+        let Some(referring) = &self.referring else { return self.cluster_keys_in(&object.namespace).collect() };
+        let sharing = self.classes.iter().filter(|(_, class)| match class {
+            Record::Readable(class) => shares_names(class),
+            Record::Unreadable { .. } => false,
+        });
+        let users =
+            sharing.flat_map(|(class, _)| self.user_keys(class)).filter(|key| key.namespace == object.namespace);
+        referring.get(object).into_iter().flat_map(RedBlackTreeSetSync::iter).chain(users).collect()
     }
 
     /// The keys of the Clusters that use a class.
@@ -317,6 +339,34 @@ impl Facts {
             .filter_map(|key| Some((key, self.clusters.get(key)?)))
             .map(|(key, record)| record.object(key))
             .collect()
+    }
+}
+
+/// The names of the objects that a Cluster refers to, in its namespace.
+fn names_referred_to(key: &ObjectKey, record: &Record<Cluster>) -> impl Iterator<Item = ObjectKey> {
+    let cluster = match record {
+        Record::Readable(cluster) => Some(cluster.clone()),
+        Record::Unreadable { .. } => None,
+    };
+    let references = cluster.into_iter().flat_map(|cluster| {
+        [&cluster.spec.infrastructure_ref, &cluster.spec.control_plane_ref].map(|reference| reference.name.clone())
+    });
+    references.filter(|name| !name.is_empty()).map(|name| ObjectKey::new(&key.namespace, name))
+}
+
+fn add(index: &mut KeyIndex, key: ObjectKey, cluster: &ObjectKey) {
+    let mut clusters = index.get(&key).cloned().unwrap_or_default();
+    clusters.insert_mut(cluster.clone());
+    index.insert_mut(key, clusters);
+}
+
+fn remove(index: &mut KeyIndex, key: &ObjectKey, cluster: &ObjectKey) {
+    let Some(clusters) = index.get(key) else { return };
+    let left = clusters.remove(cluster);
+    if left.is_empty() {
+        index.remove_mut(key);
+    } else {
+        index.insert_mut(key.clone(), left);
     }
 }
 
