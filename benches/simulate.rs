@@ -24,6 +24,8 @@ use topologist::yaml;
 
 /// How much more a Cluster of a large fleet may take than one of a small fleet, as a factor.
 const GROWTH: f64 = 1.2;
+/// How much more a worker may take among many in one Cluster than among few, as a factor.
+const WORKERS: f64 = 3.0;
 /// How long the rollout and the upgrade of 1,000 Clusters may take.
 const THOUSAND: Budget = Budget::AtMost(60.0);
 
@@ -50,15 +52,31 @@ fn main() {
             }
         }
     }
+    if given.is_empty() {
+        let sizes = if quick { [5, 10] } else { [50, 200] };
+        let [few, many] = sizes.map(|workers| upgrade_of_one(workers) / workers as f64);
+        let [small, large] = sizes;
+        let what = format!("time for each of {large} workers of one Cluster, compared with {small}");
+        budgets.note(&what, "times", Budget::AtMost(WORKERS), many / few);
+    }
     budgets.finish();
 }
 
 /// How many seconds it takes to roll a fleet out and to upgrade it.
 fn upgrade(clusters: usize, has_jitter: bool) -> f64 {
+    simulated(|version| fleet(clusters, version, 5, has_jitter))
+}
+
+/// The same for one Cluster with so many workers, in two sets.
+fn upgrade_of_one(workers: usize) -> f64 {
+    simulated(|version| fleet(1, version, workers / 2, false))
+}
+
+fn simulated(files: impl Fn(&str) -> Value) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let [before, after] = ["v1.33.0", "v1.34.0"].map(|version| {
         let path = folder.path().join(format!("{version}.json"));
-        std::fs::write(&path, fleet(clusters, version, has_jitter).to_string()).unwrap();
+        std::fs::write(&path, files(version).to_string()).unwrap();
         path
     });
     let started = Instant::now();
@@ -70,7 +88,7 @@ fn upgrade(clusters: usize, has_jitter: bool) -> f64 {
 }
 
 /// The class of the repository, with so many Clusters of two MachineDeployments.
-fn fleet(clusters: usize, version: &str, has_jitter: bool) -> Value {
+fn fleet(clusters: usize, version: &str, workers: usize, has_jitter: bool) -> Value {
     let read = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
         let text = std::fs::read_to_string(path).unwrap();
@@ -87,7 +105,7 @@ fn fleet(clusters: usize, version: &str, has_jitter: bool) -> Value {
             }
         }
     }
-    let workers = ["blue", "green"].map(|name| json!({"class": "default-worker", "name": name, "replicas": 5}));
+    let workers = ["blue", "green"].map(|name| json!({"class": "default-worker", "name": name, "replicas": workers}));
     let topology = &mut cluster["spec"]["topology"];
     topology["version"] = json!(version);
     topology["workers"] = json!({"machineDeployments": workers});

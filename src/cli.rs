@@ -48,6 +48,7 @@ mod state_dir;
 mod status_line;
 mod substitution;
 mod tasks;
+mod threads;
 mod topologies;
 mod validate;
 mod watches;

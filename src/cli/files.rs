@@ -6,13 +6,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use rayon::prelude::*;
 
 use super::args::{LinkFlags, VariableFlags};
 use super::hints;
 use super::sources::{RefusedFile, Sources};
 use super::substitution::{self, VariableLookup};
+use super::threads;
 use engine::file_review::LoadedObject;
-use golang::yaml;
+use golang::yaml::{self, UnreadDocument};
 use model::hub::{Kind, Object, ObjectKey, ObjectRef};
 use model::wire::manifest;
 
@@ -83,6 +85,7 @@ impl FileReader {
     /// When a path cannot be read at all. A broken document is no error; it is listed in the result, and so is a file
     /// of a folder that must not be read.
     pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<FileInput> {
+        threads::start();
         let mut input = FileInput::default();
         let mut seen = BTreeSet::new();
         for path in paths {
@@ -132,9 +135,14 @@ impl FileInput {
             }
         };
         self.keep_text(file, written, &text);
-        for document in yaml::documents(&text) {
+        let read = |document: UnreadDocument<'_>| {
+            let document = document.read()?;
             let repeated = document.as_ref().map(|document| document.repeated.clone()).unwrap_or_default();
-            match document.map(manifest::objects) {
+            Some((repeated, document.map(manifest::objects)))
+        };
+        let documents: Vec<_> = yaml::unread_documents(&text).into_par_iter().filter_map(read).collect();
+        for (repeated, objects) in documents {
+            match objects {
                 Ok(Ok(objects)) => {
                     if let Some(again) = repeated.iter().find(|again| ["apiVersion", "kind"].contains(&&*again.path)) {
                         self.unreadable.push(unreadable(format!(

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use rayon::prelude::*;
 use serde_json::Value;
 
 use super::args::InputFlags as Flags;
@@ -164,36 +165,43 @@ impl CommandInput {
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point
     /// does.
-    pub(super) fn subjects(&self, settings: &AdmissionSettings) -> Vec<ReviewSubject<'_>> {
+    pub(super) fn subjects<'a>(&'a self, settings: &AdmissionSettings) -> Vec<ReviewSubject<'a>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), StoredManifest> = BTreeMap::new();
         let stored = Arc::new(
             self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(StoredManifest::from_loaded)),
         );
         let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
-        for loaded in &self.old.objects {
-            if let Some(mut object) = StoredManifest::from_loaded(loaded) {
-                object.default(&stored, settings);
-                before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
-                old.insert((object.kind, &loaded.manifest.key), object);
-            }
+        let defaulted = |loaded: &'a LoadedObject| {
+            let mut object = StoredManifest::from_loaded(loaded)?;
+            object.default(&stored, settings);
+            Some((loaded, object))
+        };
+        let old_objects: Vec<(&LoadedObject, StoredManifest)> =
+            self.old.objects.par_iter().filter_map(defaulted).collect();
+        for (loaded, object) in old_objects {
+            before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
+            old.insert((object.kind, &loaded.manifest.key), object);
         }
-        let mut subjects: Vec<ReviewSubject<'_>> = Vec::new();
+        let subject = |loaded: &'a LoadedObject| {
+            let kind = loaded.manifest.admitted_kind()?;
+            let key = (kind, &loaded.manifest.key);
+            let mut subject = ReviewSubject::new(loaded, kind, old.get(&key).cloned());
+            if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
+                subject.keep_variables(written, &stored, settings);
+            }
+            Some(subject)
+        };
+        let mut subjects: Vec<ReviewSubject<'a>> = self.new.objects.par_iter().filter_map(subject).collect();
         let mut positions = BTreeMap::new();
-        for loaded in &self.new.objects {
-            if let Some(kind) = loaded.manifest.admitted_kind() {
-                let key = (kind, &loaded.manifest.key);
-                if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
-                    earlier.repeat(loaded);
-                }
-                let mut subject = ReviewSubject::new(loaded, kind, old.get(&key).cloned());
-                if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
-                    subject.keep_variables(written, &stored, settings);
-                }
-                subjects.push(subject);
+        for at in 0..subjects.len() {
+            let Some((kind, loaded)) = subjects.get(at).map(|subject| (subject.kind, subject.loaded)) else { break };
+            let earlier = positions.insert((kind, &loaded.manifest.key), at);
+            if let Some(earlier) = earlier.and_then(|earlier| subjects.get_mut(earlier)) {
+                earlier.repeat(loaded);
             }
         }
         let written = Arc::new(self.facts(&subjects));
-        subjects.iter_mut().for_each(|subject| subject.default(&written, settings));
+        subjects.par_iter_mut().for_each(|subject| subject.default(&written, settings));
         let stays: BTreeSet<_> = self.world.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
         old.retain(|key, _| !positions.contains_key(key));
         for loaded in &self.old.objects {
@@ -257,21 +265,19 @@ impl CommandInput {
 
     /// Facts of these objects; a later one replaces an earlier one of the same name.
     fn facts_of(&self, objects: impl Iterator<Item = StoredManifest>) -> Facts {
-        let (mut clusters, mut classes) = (Vec::new(), Vec::new());
-        for StoredManifest { kind, version, text } in objects {
-            match kind {
-                Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
-                // Facts like any other (`objects`).
-                Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
-                Kind::ClusterClass => {
-                    let extensions = self.extensions.as_deref();
-                    let discovered = extensions.and_then(|extensions| discovered::class(version, &text, extensions));
-                    let plain = || ClusterClass::decode(version, &class_status::with_status(&text)).map(settled).ok();
-                    classes.extend(discovered.or_else(plain));
-                }
-            }
-        }
-        Facts::complete(clusters, classes)
+        // Other kinds are facts like any other (`objects`).
+        let (clusters, classes): (Vec<StoredManifest>, Vec<StoredManifest>) = objects
+            .filter(|object| matches!(object.kind, Kind::Cluster | Kind::ClusterClass))
+            .partition(|object| object.kind == Kind::Cluster);
+        let cluster = |StoredManifest { version, text, .. }| Cluster::decode(version, &text).ok();
+        let clusters: Vec<Cluster> = clusters.into_par_iter().filter_map(cluster).collect();
+        let class = |StoredManifest { version, text, .. }| {
+            let extensions = self.extensions.as_deref();
+            let discovered = extensions.and_then(|extensions| discovered::class(version, &text, extensions));
+            let plain = || ClusterClass::decode(version, &class_status::with_status(&text)).map(settled).ok();
+            discovered.or_else(plain)
+        };
+        Facts::complete(clusters, classes.into_iter().filter_map(class))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Topologies of Clusters in files, computed and checked against the schemas of CustomResourceDefinitions (DEC-68).
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -61,7 +60,7 @@ pub(super) struct Inspector<'a> {
     facts: &'a Arc<Facts>,
     settings: &'a AdmissionSettings,
     /// The problems of the templates of classes.
-    of_templates: RefCell<BTreeMap<ObjectKey, Vec<(TopologyProblem, Level)>>>,
+    of_templates: Mutex<BTreeMap<ObjectKey, Vec<(TopologyProblem, Level)>>>,
 }
 
 /// The problems of the topology of a Cluster, or of sample Clusters.
@@ -92,7 +91,7 @@ impl Inspection {
 impl<'a> Inspector<'a> {
     /// The topologies of these facts, with the objects and definitions of the files.
     pub(super) fn new(case: &CommandInput, facts: &'a Arc<Facts>, settings: &'a AdmissionSettings) -> Self {
-        Inspector { fold: rollout::fold(case, facts, settings), facts, settings, of_templates: RefCell::default() }
+        Inspector { fold: rollout::fold(case, facts, settings), facts, settings, of_templates: Mutex::default() }
     }
 
     /// The problems of a Cluster's topology, or of sample Clusters of a class. Without the class and any of its templates
@@ -166,10 +165,14 @@ impl<'a> Inspector<'a> {
         references(&class.spec).into_iter().filter_map(found)
     }
 
+    fn known_templates(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Vec<(TopologyProblem, Level)>>> {
+        self.of_templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The fields of a class's templates that an API server would refuse, and schemas that cannot be used.
     fn problems_of_templates(&self, class: &Class) -> Vec<(TopologyProblem, Level)> {
         let key = class.metadata.key();
-        if let Some(known) = self.of_templates.borrow().get(&key) {
+        if let Some(known) = self.known_templates().get(&key) {
             return known.clone();
         }
         let world = World::new(Arc::new(self.fold.facts().clone()));
@@ -181,7 +184,7 @@ impl<'a> Inspector<'a> {
         });
         let unusable = checks.unusable.iter().map(|reason| (TopologyProblem::of_class(&key, reason), Level::Warning));
         let problems: Vec<_> = refused.chain(unusable).collect();
-        self.of_templates.borrow_mut().insert(key, problems.clone());
+        self.known_templates().insert(key, problems.clone());
         problems
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
+use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -64,7 +65,7 @@ fn run_once(options: &ValidateArgs) -> Result<ExitCode> {
     let facts = Arc::new(case.facts(&subjects));
     let unknown_fields = if options.strict { UnknownFields::Deny } else { UnknownFields::Warn };
     let mut results: Vec<ObjectResult<'_>> = subjects
-        .iter()
+        .par_iter()
         .map(|subject| ObjectResult::new(subject, offline::judge(subject, &facts, &settings, unknown_fields)))
         .collect();
     for SizedEdit { kind, key, verdict } in sized_edits(&case, &subjects, &facts, &settings) {
@@ -146,9 +147,8 @@ fn deny<'a>(
 /// Adds the problems of topologies: of Clusters first, then those of classes, which also have samples.
 fn inspect_all(subjects: &[ReviewSubject<'_>], results: &mut [ObjectResult<'_>], inspector: &Inspector<'_>) {
     let is_class = |subject: &ReviewSubject<'_>| subject.kind == Kind::ClusterClass;
-    for (subject, result) in subjects.iter().zip(&mut *results).filter(|(subject, _)| !is_class(subject)) {
-        result.inspect(subject, inspector);
-    }
+    let clusters = subjects.par_iter().zip(&mut *results).filter(|(subject, _)| !is_class(subject));
+    clusters.for_each(|(subject, result)| result.inspect(subject, inspector));
     // What the Clusters of a class have, and one that could be computed, if any.
     let mut of_clusters: BTreeMap<ObjectKey, (Option<ObjectKey>, Vec<TopologyProblem>)> = BTreeMap::new();
     let mut denied = BTreeSet::new();
@@ -252,11 +252,10 @@ pub(super) fn denials(
     settings: &AdmissionSettings,
     texts: &SourceTexts<'_>,
 ) -> Vec<Finding> {
-    let of = |subject: &ReviewSubject<'_>| {
-        let result = ObjectResult::new(subject, offline::judge(subject, facts, settings, UnknownFields::Warn));
-        result.errors.iter().map(|error| texts.error(result.loaded, error)).collect::<Vec<_>>()
-    };
-    subjects.iter().flat_map(of).collect()
+    let judge = |subject| ObjectResult::new(subject, offline::judge(subject, facts, settings, UnknownFields::Warn));
+    let results: Vec<ObjectResult<'_>> = subjects.par_iter().map(judge).collect();
+    let errors = results.iter().flat_map(|result| result.errors.iter().map(|error| (result.loaded, error)));
+    errors.map(|(loaded, error)| texts.error(loaded, error)).collect()
 }
 
 /// Writes why objects of a side are denied; returns whether any is.

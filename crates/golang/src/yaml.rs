@@ -30,7 +30,7 @@ mod scalar;
 
 use serde_json::Value;
 
-pub use self::documents::{YamlDocument, documents};
+pub use self::documents::{UnreadDocument, YamlDocument, documents, unread_documents};
 pub use self::positions::{LocatedValue, Position, Positions};
 
 /// Reason why a document cannot be read, with its position; line and column count from 1.

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::name_independence::{has_short_names, is_name_independent, is_read_as_text};
+use super::name_independence::{has_short_names, is_name_independent, is_read_as_text, may_be_in_number, starts_text};
 use super::plan::TopologySimulator;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
@@ -66,7 +66,7 @@ pub fn ungrouped(clusters: Vec<ObjectKey>) -> Vec<EquivalentClusters> {
 
 /// The inputs of a Cluster's plan; `None` if it may depend on the name or on objects.
 fn input(key: &ObjectKey, sides: &[SideIndex<'_>; 2]) -> Option<PlanInputs> {
-    if !is_read_as_text(&key.name) {
+    if !starts_text(&key.name) {
         return None;
     }
     let [before, after] = sides;
@@ -78,6 +78,8 @@ struct SideIndex<'a> {
     facts: &'a Facts,
     /// Classes that ignore names.
     classes: BTreeSet<&'a ObjectKey>,
+    /// Classes that may write names into numbers.
+    numbered: BTreeSet<&'a ObjectKey>,
     /// Namespace and name of all objects.
     names: BTreeSet<(&'a str, &'a str)>,
     /// Namespaces and names of Clusters in labels of objects.
@@ -89,11 +91,13 @@ impl<'a> SideIndex<'a> {
     fn new(facts: &'a Facts) -> Self {
         let is_nameless =
             |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if is_name_independent(&class));
+        let is_numbered = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if may_be_in_number(&class));
         let objects = || facts.objects().into_iter().flat_map(ObjectSet::iter);
         let labelled = objects().filter_map(|object| Some((object.namespace(), object.label(CLUSTER_NAME)?)));
         SideIndex {
             facts,
             classes: facts.class_keys().filter(is_nameless).collect(),
+            numbered: facts.class_keys().filter(is_numbered).collect(),
             names: objects().map(|object| (object.namespace(), object.name())).collect(),
             labelled: labelled.collect(),
             has_nodes: objects().any(|object| object.kind() == "Node"),
@@ -111,7 +115,9 @@ impl<'a> SideIndex<'a> {
             Found::Unreadable(_) | Found::NotAsked => return None,
         };
         let is_new = !cluster.spec.infrastructure_ref.is_defined() && !cluster.spec.control_plane_ref.is_defined();
-        let has_class = self.classes.contains(&cluster.class_key()?);
+        let class = cluster.class_key()?;
+        let has_class =
+            self.classes.contains(&class) && (is_read_as_text(&key.name) || !self.numbered.contains(&class));
         (is_new && has_short_names(&cluster) && has_class).then(|| Presence::Present(Box::new(nameless(&cluster))))
     }
 

@@ -47,11 +47,52 @@ pub fn has_short_names(cluster: &Cluster) -> bool {
     cluster.metadata.name.len() + longest.unwrap_or_default() <= LONGEST
 }
 
-/// Whether YAML reads a value that contains this name as a string.
+/// Whether YAML reads a value that contains this name as a string, if the templates of the class may write anything
+/// beside it.
 pub fn is_read_as_text(name: &str) -> bool {
-    let has_letter = name.chars().any(|c| c.is_ascii_lowercase() && !OF_NUMBERS.contains(c));
+    starts_text(name) && name.chars().any(is_of_text)
+}
+
+/// Whether YAML reads a value that starts with this name as a string: numbers and times start with a digit, a sign or a
+/// dot.
+pub fn starts_text(name: &str) -> bool {
     let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    is_plain && has_letter && !WORDS.iter().any(|word| word.contains(name))
+    let is_digits_first = !name.starts_with(|first: char| first.is_ascii_lowercase());
+    let may_be_number = is_digits_first && !name.chars().any(is_of_text);
+    is_plain && !may_be_number && !WORDS.iter().any(|word| word.contains(name))
+}
+
+/// Whether no number and no time has this letter.
+fn is_of_text(letter: char) -> bool {
+    letter.is_ascii_lowercase() && !OF_NUMBERS.contains(letter)
+}
+
+/// Whether a template of a class writes something directly before the name of the Cluster that may begin a number, such
+/// as `0x{{ .builtin.cluster.name }}`; its templates are read once.
+pub fn may_be_in_number(class: &Class) -> bool {
+    class.prefixes_name(|class| {
+        let values = class.spec.patches.iter().flat_map(|patch| &*patch.definitions);
+        let mut values =
+            values.flat_map(|definition| &*definition.json_patches).filter_map(|one| one.value_from.as_ref());
+        values.any(|from| has_prefixed_name(&from.template))
+    })
+}
+
+fn has_prefixed_name(template: &str) -> bool {
+    let of_line = |line: &str| {
+        let path = format!(".{NAME}");
+        let is_name =
+            |start: usize| line[start + 2..].split_once("}}").is_some_and(|(inside, _)| inside.trim() == path);
+        let names = line.match_indices("{{").filter(|(start, _)| is_name(*start));
+        names.map(|(start, _)| &line[..start]).any(|before| {
+            let ends_word = |c: char| c.is_whitespace() || "\"'[{,".contains(c);
+            let prefix = before.rsplit(ends_word).next().unwrap_or_default();
+            // The output of another action may be anything.
+            !prefix.is_empty() && (prefix.ends_with('}') || !prefix.chars().any(|c| is_of_text(c.to_ascii_lowercase())))
+        })
+    };
+    // Trimmed line breaks join what is on several lines.
+    template.contains("-}}") || template.lines().any(of_line)
 }
 
 /// Whether a class does not depend on names of Clusters and of their objects; its templates are parsed once.
@@ -202,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_be_in_a_number_behind_what_begins_one() {
+        for (template, want) in [
+            ("{{ .builtin.cluster.name }}", false),
+            ("a: \"0x{{ .size }}\"\nb: [{{ .builtin.cluster.name }}, 1]", false),
+            ("--name={{ .builtin.cluster.name }}.local", false),
+            ("0x{{ .builtin.cluster.name }}", true),
+            ("a: 1{{.builtin.cluster.name}}", true),
+            ("-{{ .builtin.cluster.name }}", true),
+            (".{{ .builtin.cluster.name }}", true),
+            ("{{ .size }}{{ .builtin.cluster.name }}", true),
+            ("{{ .size -}}\n{{ .builtin.cluster.name }}", true),
+        ] {
+            assert_eq!(has_prefixed_name(template), want, "{template:?}");
+        }
+    }
+
+    #[test]
     fn patches_read_names_of_templates_by_name_or_with_all_around_them() {
         let patch = |from: serde_json::Value| {
             let operation = serde_json::json!({"op": "add", "path": "/spec", "valueFrom": from});
@@ -240,6 +298,17 @@ mod tests {
             ("a.b", false),
         ] {
             assert_eq!(is_read_as_text(name), is_text, "{name}");
+        }
+        for (name, is_text) in [
+            ("c00001", true),
+            ("e5", true),
+            ("dead-beef", true),
+            ("1e5", false),
+            ("0c", false),
+            ("o", false),
+            ("fal", false),
+        ] {
+            assert_eq!(starts_text(name), is_text, "{name}");
         }
     }
 }

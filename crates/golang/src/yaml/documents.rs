@@ -23,15 +23,42 @@ pub struct YamlDocument {
 
 /// The documents of a text in order, without empty ones.
 pub fn documents(text: &str) -> Vec<Result<YamlDocument, YamlError>> {
+    unread_documents(text).into_iter().filter_map(UnreadDocument::read).collect()
+}
+
+/// The documents of a text before they are read, which may happen on other threads.
+pub fn unread_documents(text: &str) -> Vec<UnreadDocument<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match text.trim_start().starts_with(['{', '[']) {
-        true => json_documents(text).unwrap_or_else(|| yaml_documents(text)),
-        false => yaml_documents(text),
+    let of_json = if text.trim_start().starts_with(['{', '[']) { json_documents(text) } else { None };
+    match of_json {
+        Some(documents) => documents.into_iter().map(|one| UnreadDocument(Unread::Json(Box::new(one)))).collect(),
+        None => yaml_texts(text).into_iter().map(|one| UnreadDocument(Unread::Yaml(one))).collect(),
+    }
+}
+
+/// A document that is not read yet.
+#[derive(Debug)]
+pub struct UnreadDocument<'a>(Unread<'a>);
+
+#[derive(Debug)]
+enum Unread<'a> {
+    /// JSON has no markers between documents, so it is read already.
+    Json(Box<YamlDocument>),
+    Yaml(DocumentText<'a>),
+}
+
+impl UnreadDocument<'_> {
+    /// Reads it; `None` if it is empty.
+    pub fn read(self) -> Option<Result<YamlDocument, YamlError>> {
+        match self.0 {
+            Unread::Json(document) => Some(Ok(*document)),
+            Unread::Yaml(text) => text.read(),
+        }
     }
 }
 
 /// The values of a JSON text; `None` when it is not JSON, since YAML in flow style looks alike.
-fn json_documents(text: &str) -> Option<Vec<Result<YamlDocument, YamlError>>> {
+fn json_documents(text: &str) -> Option<Vec<YamlDocument>> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<PlainValue>();
     let (mut documents, mut at) = (Vec::new(), Position::START);
     loop {
@@ -45,33 +72,34 @@ fn json_documents(text: &str) -> Option<Vec<Result<YamlDocument, YamlError>>> {
                 let begin = at.after(&read[..read.len() - content.len()]);
                 at = begin.after(content);
                 let (line, positions) = (begin.line, Positions::from_json(content, begin));
-                documents.push(Ok(YamlDocument { line, value, positions, ..YamlDocument::default() }));
+                documents.push(YamlDocument { line, value, positions, ..YamlDocument::default() });
             }
         }
     }
 }
 
-fn yaml_documents(text: &str) -> Vec<Result<YamlDocument, YamlError>> {
+fn yaml_texts(text: &str) -> Vec<DocumentText<'_>> {
     let mut documents = Vec::new();
     let mut document = DocumentText { line: 1, text: "", start: 0 };
     let mut offset = 0;
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         document.text = &text[document.start..offset];
         if is_marker(line, "...") {
-            documents.extend(document.read());
+            documents.push(document);
             document = DocumentText { line: number + 1, text: "", start: offset + line.len() };
         } else if is_marker(line, "---") && !document.is_preamble() {
-            documents.extend(document.read());
+            documents.push(document);
             document = DocumentText { line: number, text: "", start: offset };
         }
         offset += line.len();
     }
     document.text = &text[document.start..];
-    documents.extend(document.read());
+    documents.push(document);
     documents
 }
 
 /// The text of one document.
+#[derive(Debug)]
 struct DocumentText<'a> {
     line: usize,
     start: usize,

@@ -21,6 +21,7 @@ pub struct Class {
     is_nameless: OnceLock<bool>,
     reads_template_names: OnceLock<bool>,
     shares_names: OnceLock<bool>,
+    prefixes_name: OnceLock<bool>,
     summary: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -41,6 +42,7 @@ impl Class {
             is_nameless: OnceLock::new(),
             reads_template_names: OnceLock::new(),
             shares_names: OnceLock::new(),
+            prefixes_name: OnceLock::new(),
             summary: OnceLock::new(),
         };
         let mut allowance = SchemaAllowance::new(Stop::never());
@@ -77,6 +79,11 @@ impl Class {
     /// Whether its naming templates may give parts of two Clusters one name, computed once by the layer above.
     pub fn shares_names(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
         *self.shares_names.get_or_init(|| find_out(&self.object))
+    }
+
+    /// Whether its templates write something directly before the names of Clusters, computed once by the layer above.
+    pub fn prefixes_name(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
+        *self.prefixes_name.get_or_init(|| find_out(&self.object))
     }
 
     /// What the layer above sums up of the class alone, once, and for as long as the class is kept: it takes few bytes.
