@@ -435,6 +435,35 @@ mod tests {
     }
 
     #[test]
+    fn owners_of_a_name_are_those_that_refer_to_it_or_share_names() {
+        // DEC-36
+        let referring = |name: &str, class: &str, to: &str| {
+            let mut cluster = cluster(name, Some(class));
+            cluster.spec.infrastructure_ref.name = to.to_owned();
+            cluster
+        };
+        let classes = ["x", "y"].map(|name| {
+            let class = json!({"metadata": {"namespace": "ns", "name": name}, "spec": {}});
+            serde_json::from_value::<ClusterClass>(class).unwrap()
+        });
+        let clusters = [referring("a", "x", "n"), referring("b", "x", "m"), referring("c", "y", "")];
+        let mut facts = Facts::complete(clusters, classes).with_objects(ObjectSet::default());
+        let owners = |facts: &Facts, sharing: &str| -> Vec<String> {
+            let shares_names = |class: &Class| class.metadata.name == sharing;
+            let keys = facts.keys_of_possible_owners(&ObjectKey::new("ns", "n"), shares_names);
+            keys.into_iter().map(|key| key.name.clone()).collect()
+        };
+        assert_eq!(owners(&facts, ""), ["a"]);
+        assert_eq!(owners(&facts, "y"), ["a", "c"]);
+        put(&mut facts, referring("b", "x", "n"));
+        put(&mut facts, referring("a", "x", "m"));
+        assert_eq!(owners(&facts, ""), ["b"]);
+        facts.remove_cluster(&ObjectKey::new("ns", "b"));
+        assert_eq!(owners(&facts, ""), [""; 0]);
+        assert_eq!(owners(&facts, "x"), ["a"]);
+    }
+
+    #[test]
     fn the_index_follows_every_change_of_a_cluster() {
         // CC-V-100
         let mut facts = Facts::complete([cluster("b", Some("x")), cluster("a", Some("x")), cluster("c", None)], []);

@@ -708,7 +708,7 @@ fn a_run_with_too_many_steps_and_one_that_is_stopped_say_so() {
     assert_eq!(end, stuck(StuckReason::Stopped));
 }
 
-/// Number of steps of an upgrade with so many workers.
+/// Number of steps of an upgrade of a Cluster with this number of workers.
 fn steps_of_upgrade(workers: i64) -> u64 {
     let sized = |version: &str| {
         with(
