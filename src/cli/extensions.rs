@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 
 use super::args::extensions::{self as args, NamedExtension};
 use super::args::values;
@@ -48,6 +49,8 @@ use server::extension_client::{CallError, Client, ClientError};
 use server::kubernetes::address::Resource;
 use server::kubernetes::port_forward::Forward;
 
+/// Maximum number of calls at the same time.
+const CALLS_AT_ONCE: usize = 4;
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";
 
@@ -74,6 +77,8 @@ enum NotUsable {
 #[derive(Debug)]
 pub(super) struct CommandExtensions {
     runtime: Runtime,
+    /// For calls at the same time: an extension may answer one after the other.
+    turns: Semaphore,
     extensions: BTreeMap<String, RegisteredExtension>,
     /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
     unreachable: BTreeMap<String, String>,
@@ -250,6 +255,7 @@ impl CommandExtensions {
             recorded_start: None,
             calls_hooks: flags.call_hooks,
             runtime,
+            turns: Semaphore::new(CALLS_AT_ONCE),
         };
         let client = client(flags)?;
         for named in &flags.extensions {
@@ -311,7 +317,11 @@ impl CommandExtensions {
 
     /// The JSON value of a response, or why the call failed.
     fn post(&self, client: &Client, target: &CallTarget, body: &str) -> Result<Box<RawValue>, CallError> {
-        self.runtime.block_on(client.call_json(target, body.to_owned()))
+        self.runtime.block_on(async {
+            // It is never closed.
+            let _turn = self.turns.acquire().await;
+            client.call_json(target, body.to_owned()).await
+        })
     }
 
     /// The start of the recorded simulation.

@@ -63,6 +63,13 @@ pub(super) struct FileInput {
     pub passed_over: Vec<Unreadable>,
 }
 
+/// The text of a file.
+struct FileText {
+    name: String,
+    text: String,
+    is_of_folder: bool,
+}
+
 /// Reads the files of a command, within limits on their bytes ([`super::sources`]).
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileReader {
@@ -86,27 +93,39 @@ impl FileReader {
     /// of a folder that must not be read.
     pub(super) fn read(&mut self, paths: &[PathBuf]) -> Result<FileInput> {
         threads::start();
-        let mut input = FileInput::default();
+        let mut texts: Vec<Result<FileText, Unreadable>> = Vec::new();
         let mut seen = BTreeSet::new();
         for path in paths {
             if path == Path::new("-") {
                 let text = self.sources.standard_input()?;
-                input.add(STANDARD_INPUT, &text, &self.variables, false);
+                texts.push(Ok(FileText { name: STANDARD_INPUT.to_owned(), text, is_of_folder: false }));
                 continue;
             }
             for file in self.sources.list(path)? {
                 match file {
                     Ok(file) if seen.insert(file.clone()) => {
                         let text = self.sources.file(&file)?;
-                        input.add(&file.display().to_string(), &text, &self.variables, file != *path);
+                        let name = file.display().to_string();
+                        texts.push(Ok(FileText { name, text, is_of_folder: file != *path }));
                     }
                     Ok(_) => {}
-                    Err(RefusedFile { path, reason }) => input
-                        .unreadable
-                        .push(Unreadable { file: path.display().to_string(), reason: format!(" {reason}") }),
+                    Err(RefusedFile { path, reason }) => {
+                        let file = path.display().to_string();
+                        texts.push(Err(Unreadable { file, reason: format!(" {reason}") }));
+                    }
                 }
             }
         }
+        let read = |text: Result<FileText, Unreadable>| {
+            let mut input = FileInput::default();
+            match text {
+                Ok(FileText { name, text, is_of_folder }) => input.add(&name, &text, &self.variables, is_of_folder),
+                Err(refused) => input.unreadable.push(refused),
+            }
+            input
+        };
+        let inputs: Vec<FileInput> = texts.into_par_iter().map(read).collect();
+        let input = inputs.into_iter().fold(FileInput::default(), FileInput::joined);
         Ok(input)
     }
 }
@@ -171,6 +190,21 @@ impl FileInput {
 }
 
 impl FileInput {
+    /// The content of this file and then of another one.
+    fn joined(mut self, other: FileInput) -> FileInput {
+        let FileInput { objects, conversions, missing, undecoded, unreadable, texts, changed_lines, passed_over } =
+            other;
+        self.objects.extend(objects);
+        self.conversions.extend(conversions);
+        self.missing.extend(missing);
+        self.undecoded.extend(undecoded);
+        self.unreadable.extend(unreadable);
+        self.texts.extend(texts);
+        self.changed_lines.extend(changed_lines);
+        self.passed_over.extend(passed_over);
+        self
+    }
+
     /// Keeps the text of a file as it is written, without the values of variables. If a value has added lines, lines are not
     /// those of the file, and none is kept.
     fn keep_text(&mut self, file: &str, written: &str, resolved: &str) {

@@ -193,12 +193,13 @@ impl CommandInput {
         };
         let mut subjects: Vec<ReviewSubject<'a>> = self.new.objects.par_iter().filter_map(subject).collect();
         let mut positions = BTreeMap::new();
-        for at in 0..subjects.len() {
-            let Some((kind, loaded)) = subjects.get(at).map(|subject| (subject.kind, subject.loaded)) else { break };
-            let earlier = positions.insert((kind, &loaded.manifest.key), at);
-            if let Some(earlier) = earlier.and_then(|earlier| subjects.get_mut(earlier)) {
-                earlier.repeat(loaded);
-            }
+        let mut repeated: Vec<(usize, &LoadedObject)> = Vec::new();
+        for (position, subject) in subjects.iter().enumerate() {
+            let earlier = positions.insert((subject.kind, &subject.loaded.manifest.key), position);
+            repeated.extend(earlier.map(|earlier| (earlier, subject.loaded)));
+        }
+        for (earlier, later) in repeated {
+            subjects.get_mut(earlier).into_iter().for_each(|subject| subject.repeat(later));
         }
         let written = Arc::new(self.facts(&subjects));
         subjects.par_iter_mut().for_each(|subject| subject.default(&written, settings));

@@ -9,7 +9,10 @@ const STACK: usize = 8 << 20;
 pub(super) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        // Fails only if they run already.
-        drop(rayon::ThreadPoolBuilder::new().stack_size(STACK).build_global());
+        let pool = || rayon::ThreadPoolBuilder::new().stack_size(STACK);
+        if pool().build_global().is_err() {
+            // A process may be allowed few threads: the one that it has does all the work.
+            drop(pool().num_threads(1).use_current_thread().build_global());
+        }
     });
 }

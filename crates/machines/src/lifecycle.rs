@@ -20,11 +20,12 @@
 
 mod begin;
 mod cluster;
+mod condition_status;
 pub mod conditions;
 mod clone;
 mod context;
 pub mod contract;
-mod facts;
+mod digest;
 mod fields;
 mod workload_connection;
 pub mod simulator;
@@ -39,6 +40,7 @@ mod dispatch;
 pub mod objects;
 mod provider;
 pub mod settings;
+mod selector;
 mod step;
 #[cfg(test)]
 mod testing;

@@ -6,14 +6,14 @@
 //!   label, and no object has the prefix of its generated names;
 //! * its classes ignore names. Patches only read builtin variables of a known list without names, and may insert the
 //!   unchanged name of the Cluster into a value. There are no naming templates and no Runtime Extensions;
-//! * its name is short, so that no generated name is truncated, and YAML reads it as a string in every position;
+//! * its name is short, so that no generated name is truncated, and YAML reads it as a string where its class writes it;
 //! * the plan does not contain the name as a word of its texts.
 //!
 //! If Clusters are listed one by one, each is planned.
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::name_independence::{has_short_names, is_name_independent, is_read_as_text, may_be_in_number, starts_text};
+use super::name_independence::{has_short_names, is_name_independent, is_read_as_text, prefixes_name, starts_text};
 use super::plan::TopologySimulator;
 use model::hub::label::CLUSTER_NAME;
 use model::hub::{Cluster, ObjectKey};
@@ -78,8 +78,8 @@ struct SideIndex<'a> {
     facts: &'a Facts,
     /// Classes that ignore names.
     classes: BTreeSet<&'a ObjectKey>,
-    /// Classes that may write names into numbers.
-    numbered: BTreeSet<&'a ObjectKey>,
+    /// Classes that may write names into numbers, behind what begins them.
+    prefixing: BTreeSet<&'a ObjectKey>,
     /// Namespace and name of all objects.
     names: BTreeSet<(&'a str, &'a str)>,
     /// Namespaces and names of Clusters in labels of objects.
@@ -91,13 +91,13 @@ impl<'a> SideIndex<'a> {
     fn new(facts: &'a Facts) -> Self {
         let is_nameless =
             |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if is_name_independent(&class));
-        let is_numbered = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if may_be_in_number(&class));
+        let is_prefixing = |key: &&ObjectKey| matches!(facts.class(key), Found::Yes(class) if prefixes_name(&class));
         let objects = || facts.objects().into_iter().flat_map(ObjectSet::iter);
         let labelled = objects().filter_map(|object| Some((object.namespace(), object.label(CLUSTER_NAME)?)));
         SideIndex {
             facts,
             classes: facts.class_keys().filter(is_nameless).collect(),
-            numbered: facts.class_keys().filter(is_numbered).collect(),
+            prefixing: facts.class_keys().filter(is_prefixing).collect(),
             names: objects().map(|object| (object.namespace(), object.name())).collect(),
             labelled: labelled.collect(),
             has_nodes: objects().any(|object| object.kind() == "Node"),
@@ -117,7 +117,7 @@ impl<'a> SideIndex<'a> {
         let is_new = !cluster.spec.infrastructure_ref.is_defined() && !cluster.spec.control_plane_ref.is_defined();
         let class = cluster.class_key()?;
         let has_class =
-            self.classes.contains(&class) && (is_read_as_text(&key.name) || !self.numbered.contains(&class));
+            self.classes.contains(&class) && (is_read_as_text(&key.name) || !self.prefixing.contains(&class));
         (is_new && has_short_names(&cluster) && has_class).then(|| Presence::Present(Box::new(nameless(&cluster))))
     }
 

@@ -69,7 +69,7 @@ fn is_of_text(letter: char) -> bool {
 
 /// Whether a template of a class writes something directly before the name of the Cluster that may begin a number, such
 /// as `0x{{ .builtin.cluster.name }}`; its templates are read once.
-pub fn may_be_in_number(class: &Class) -> bool {
+pub fn prefixes_name(class: &Class) -> bool {
     class.prefixes_name(|class| {
         let values = class.spec.patches.iter().flat_map(|patch| &*patch.definitions);
         let mut values =
@@ -85,10 +85,10 @@ fn has_prefixed_name(template: &str) -> bool {
             |start: usize| line[start + 2..].split_once("}}").is_some_and(|(inside, _)| inside.trim() == path);
         let names = line.match_indices("{{").filter(|(start, _)| is_name(*start));
         names.map(|(start, _)| &line[..start]).any(|before| {
-            let ends_word = |c: char| c.is_whitespace() || "\"'[{,".contains(c);
+            let ends_word = |c: char| c.is_whitespace() || "\"'[{},".contains(c);
             let prefix = before.rsplit(ends_word).next().unwrap_or_default();
             // The output of another action may be anything.
-            !prefix.is_empty() && (prefix.ends_with('}') || !prefix.chars().any(|c| is_of_text(c.to_ascii_lowercase())))
+            before.ends_with('}') || !prefix.is_empty() && !prefix.chars().any(|c| is_of_text(c.to_ascii_lowercase()))
         })
     };
     // Trimmed line breaks join what is on several lines.
@@ -253,6 +253,8 @@ mod tests {
             ("-{{ .builtin.cluster.name }}", true),
             (".{{ .builtin.cluster.name }}", true),
             ("{{ .size }}{{ .builtin.cluster.name }}", true),
+            ("{{.major}}.{{ .builtin.cluster.name }}", true),
+            ("{{if .hex}}0x{{ .builtin.cluster.name }}{{end}}", true),
             ("{{ .size -}}\n{{ .builtin.cluster.name }}", true),
         ] {
             assert_eq!(has_prefixed_name(template), want, "{template:?}");

@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-pub use super::facts::ConditionStatus;
-use super::facts::{facts, type_of};
+pub use super::condition_status::ConditionStatus;
+use super::condition_status::type_of;
+use super::digest::digest;
 use super::fields::{list_mut, set, stamp};
 use golang::calendar::Moment;
 use model::hub::{Object, condition, paths};
@@ -98,7 +99,12 @@ impl ConditionState {
 
 /// The entry of a condition in the v1beta2 form.
 fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
-    facts(object).entry(object, name)
+    digest(object).entry(object, name)
+}
+
+/// The same without a digest, which the next change would drop.
+fn listed<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
+    object.conditions().iter().find(|entry| type_of(entry) == Some(name))
 }
 
 /// A string member of an entry; empty if absent.
@@ -125,7 +131,7 @@ pub fn get(object: &Object, name: &str) -> Option<ConditionState> {
 
 /// The status of a condition, if present.
 pub fn status(object: &Object, name: &str) -> Option<ConditionStatus> {
-    facts(object).status(object, name)
+    digest(object).status(object, name)
 }
 
 /// Whether a condition is true.
@@ -145,7 +151,7 @@ pub fn reason(object: &Object, name: &str) -> String {
 
 /// The message of a condition; empty if absent.
 pub(super) fn message<'a>(object: &'a Object, name: &str) -> &'a str {
-    facts(object).condition(object, name).map(|known| &*known.message).unwrap_or_default()
+    entry(object, name).map(|entry| text_of(entry, "message")).unwrap_or_default()
 }
 
 /// The last transition time of a condition.
@@ -159,12 +165,12 @@ pub fn since(object: &Object, name: &str) -> Option<Moment> {
 /// MA-13.2). Texts that an API server would reject are adapted (DEC-64).
 pub fn put(object: &mut Object, name: &str, wanted: &ConditionState, now: Moment) {
     let wanted = &*wanted.storable();
-    if entry(object, name).is_some_and(|entry| is_as_written(entry, wanted, object.at(paths::metadata::GENERATION))) {
+    if listed(object, name).is_some_and(|entry| is_as_written(entry, wanted, object.at(paths::metadata::GENERATION))) {
         return;
     }
     let generation = object.at(paths::metadata::GENERATION).cloned();
     let same =
-        entry(object, name).filter(|known| ConditionStatus::from_value(known.get("status")) == Some(wanted.status));
+        listed(object, name).filter(|known| ConditionStatus::from_value(known.get("status")) == Some(wanted.status));
     let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
     let given = || wanted.since.as_deref().and_then(Moment::parse);
     let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::from);
@@ -377,17 +383,18 @@ pub fn aggregate<'a>(
     let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
     let mut worst = Priority::Info;
     for object in objects {
-        let known = facts(object).condition(object, source).and_then(|known| Some((known, known.status?)));
-        let priority = priority(known.map_or(ConditionStatus::Unknown, |(_, status)| status), is_negative);
+        let status = status(object, source);
+        let priority = priority(status.unwrap_or(ConditionStatus::Unknown), is_negative);
         worst = worst.min(priority);
-        let text = match known {
+        let has_message = digest(object).has_message(object, source);
+        let text = match status {
             None => &missing,
-            Some((known, _)) => match &*known.message {
-                // It is never shown, and nearly all objects are like this.
-                "" if priority == Priority::Info => continue,
-                "" => &known.reason,
-                message => message,
-            },
+            // It is never shown, and nearly all objects are like this.
+            Some(_) if !has_message && priority == Priority::Info => continue,
+            Some(_) => {
+                let member = if has_message { "message" } else { "reason" };
+                entry(object, source).map(|entry| text_of(entry, member)).unwrap_or_default()
+            }
         };
         let entry = messages.entry((object.kind(), text)).or_insert_with(|| Reporters::new(priority));
         entry.add(object, priority);
@@ -435,7 +442,7 @@ impl<'a> Reporters<'a> {
     }
 
     fn add(&mut self, object: &'a Object, priority: Priority) {
-        let is_worker = !facts(object).is_of_control_plane(object);
+        let is_worker = !digest(object).is_of_control_plane(object);
         self.priority = self.priority.min(priority);
         self.names.push((is_worker, object.name()));
     }

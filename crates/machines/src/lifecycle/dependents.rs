@@ -27,8 +27,6 @@ const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnecti
 const HEALTH_CHECK: &str = "MachineHealthCheck";
 /// Kinds of owners whose status is not read by owned objects.
 const OWNERS: [&str; 4] = ["Cluster", "Machine", "MachineDeployment", "MachineSet"];
-/// Kinds of owners whose number of machines is not read by owned objects.
-const SCALABLE: [&str; 2] = ["MachineDeployment", "MachineSet"];
 /// Metadata that change with each write.
 const UNREAD_METADATA: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
 
@@ -133,7 +131,8 @@ fn parts_of_pool(objects: &MachineCache, owner: &ObjectId) -> Vec<ObjectId> {
 fn is_the_same_to_dependents(kind: &GroupKind, before: &Object, after: &Object) -> bool {
     let is_control_plane = kind.kind.ends_with("ControlPlane");
     let is_external = |object| flag(object, paths::control_plane::IS_EXTERNAL);
-    let is_scalable = SCALABLE.into_iter().any(|owner| kind.is_core(owner));
+    // Machines do not read the number of their set. Sets read that of their MachineDeployment (MA-19.12).
+    let is_scalable = kind.is_core("MachineSet");
     (is_control_plane && is_external(before) == is_external(after)
         || OWNERS.into_iter().any(|owner| kind.is_core(owner)))
         && (differ_in_status_alone(before, after) || is_scalable && are_same_besides_number(before, after))

@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::context::{StepContext, StepError};
-use super::facts::facts;
+use super::digest::digest;
 use super::objects::GroupKind;
 use golang::calendar::{Moment, SECOND};
 use model::hub::deletion_hold::is_pause;
@@ -54,7 +54,7 @@ pub(super) fn time(object: &Object, path: &str) -> Option<Moment> {
 
 /// The creation time of an object.
 pub(super) fn created(object: &Object) -> Option<Moment> {
-    facts(object).created(object)
+    digest(object).created(object)
 }
 
 /// A time as a value.

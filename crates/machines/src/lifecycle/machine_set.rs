@@ -24,7 +24,7 @@ pub(super) mod testing;
 use std::sync::Arc;
 
 pub(super) use self::desired::IN_PLACE;
-pub(super) use self::members::{ObjectSelector, replicas, selector, title};
+pub(super) use self::members::{replicas, selector, title};
 pub use self::preflight::CHECK_FAILED;
 pub(super) use self::propagation::{PropagatedMetadata, RECORD};
 pub(super) use self::remediation::{REVISION, resolved};

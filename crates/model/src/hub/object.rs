@@ -266,8 +266,8 @@ impl Object {
         *self.0.weight.get_or_init(|| Weight::from_value(&self.0.to_value()))
     }
 
-    /// What a reader of the object computes of it, kept until the object is changed. An object keeps a value of one
-    /// type, that of its first reader; for any other type this is `None`.
+    /// What a reader of objects computes of this one, kept until it is changed. All readers in a process must derive one
+    /// type: an object keeps that of its first reader, and for any other type this is `None`.
     pub fn derived<T: Default + Any + Send + Sync>(&self) -> Option<&T> {
         self.0.derived.get_or_init(|| Box::new(T::default())).downcast_ref()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::facts::facts;
+use crate::lifecycle::digest::digest;
 use crate::lifecycle::fields::{is_of_kind, text};
 use crate::lifecycle::objects::GroupKind;
 use model::hub::{ContractRef, Object, ObjectKey, paths};
@@ -60,7 +60,7 @@ impl<'a> ClusterContext<'a> {
         let of_kind = |kind: &str| context.of_cluster(&GroupKind::core(kind), &key);
         let machines = of_kind("Machine")?;
         let (control_plane_machines, worker_machines) =
-            machines.into_iter().partition(|machine| facts(machine).is_of_control_plane(machine));
+            machines.into_iter().partition(|machine| digest(machine).is_of_control_plane(machine));
         Ok(ClusterContext {
             context,
             cluster,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::context::ClusterContext;
 use crate::lifecycle::conditions::is_true;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::facts::facts;
+use crate::lifecycle::digest::digest;
 use crate::lifecycle::fields::{number, set};
 use model::hub::contract::Contract;
 use model::hub::{Object, paths};
@@ -98,7 +98,7 @@ fn of_workers(ctx: &ClusterContext<'_>) -> Counters {
     let groups = ctx.pools.iter().chain(&ctx.deployments).chain(ctx.stand_alone_sets());
     let groups = groups.fold(Counters::default(), |sum, group| sum.plus(Counters::read(group, OF_WORKERS)));
     groups.plus(Counters::count_machines(
-        ctx.worker_machines.iter().filter(|machine| facts(machine).controller_uid(machine).is_none()),
+        ctx.worker_machines.iter().filter(|machine| digest(machine).controller_uid(machine).is_none()),
     ))
 }
 

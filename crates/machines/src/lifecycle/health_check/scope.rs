@@ -1,12 +1,13 @@
 //! Machines selected by a MachineHealthCheck (MA-19.1).
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::machine_set::ObjectSelector;
 use crate::lifecycle::objects::GroupKind;
+use crate::lifecycle::selector::ObjectSelector;
 use model::hub::{HealthChecks, MachineHealthCheckSpec, Object, ObjectKey, Remediation, annotation};
 
 /// On a Machine: excludes it from checks and remediation.
@@ -31,10 +32,11 @@ impl CheckScope {
         let MachineHealthCheckSpec { checks, remediation, .. } = read(spec)?;
         let key = cluster.key();
         let selector = ObjectSelector::read(object).map_err(unreadable)?;
+        selector.labels.check().map_err(unusable)?;
         let mut machines = Vec::new();
         for machine in context.of_cluster(&GroupKind::core("Machine"), &key)? {
             let is_skipped = [annotation::PAUSED, SKIP_REMEDIATION].iter().any(|it| machine.annotation(it).is_some());
-            if !is_skipped && selects(&selector, &machine)? {
+            if !is_skipped && selector.selects(&machine).map_err(unusable)? {
                 machines.push(machine);
             }
         }
@@ -50,6 +52,6 @@ fn unreadable(error: serde_json::Error) -> StepError {
     StepError::failed(format!("cannot read the spec: {error}"))
 }
 
-fn selects(selector: &ObjectSelector, machine: &Object) -> Result<bool, StepError> {
-    selector.selects(machine).map_err(|error| StepError::failed(format!("cannot use the selector: {error}")))
+fn unusable(error: impl Display) -> StepError {
+    StepError::failed(format!("cannot use the selector: {error}"))
 }

@@ -8,7 +8,7 @@ use super::reconcile::{DeletionWait, ExternalObject, MachineReconcile};
 use super::{drain, volumes};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::StepError;
-use crate::lifecycle::facts::facts;
+use crate::lifecycle::digest::digest;
 use crate::lifecycle::fields::{flag, is_timeout_over, set, stamp};
 use crate::lifecycle::hooks::{
     self, PRE_DRAIN, PRE_DRAIN_START, PRE_DRAIN_WAITS, PRE_TERMINATE, PRE_TERMINATE_START, PRE_TERMINATE_WAITS,
@@ -118,7 +118,7 @@ fn node_name(work: &MachineReconcile<'_, '_>) -> Option<String> {
 
 fn has_control_plane_machine(work: &MachineReconcile<'_, '_>) -> Result<bool, StepError> {
     let machines = work.context.of_cluster(&GroupKind::core("Machine"), &work.cluster.key())?;
-    let stays = |machine: &Arc<Object>| facts(machine).is_of_control_plane(machine) && !machine.is_being_deleted();
+    let stays = |machine: &Arc<Object>| digest(machine).is_of_control_plane(machine) && !machine.is_being_deleted();
     Ok(machines.iter().any(stays))
 }
 

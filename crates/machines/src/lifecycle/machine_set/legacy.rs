@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::lifecycle::conditions::{is_true, since};
 use crate::lifecycle::context::StepContext;
-use crate::lifecycle::facts::{Mark, facts};
+use crate::lifecycle::digest::{Fingerprint, digest};
 use crate::lifecycle::fields::{cluster_key, number, remaining, set, texts};
 use crate::lifecycle::objects::WorkloadObjects;
 use model::hub::{Object, paths};
@@ -17,15 +17,15 @@ use model::hub::{Object, paths};
 /// While Nodes are unknown, as after a restart, the counters are unchanged.
 pub(super) fn count(context: &StepContext<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
     let labels = texts(after, paths::worker::MACHINE_LABELS);
-    let mark = Mark::of(&labels);
-    let has_labels = |machine: &Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
+    let template = Fingerprint::new(&labels);
     let is_labeled = |machine: &&&Object| {
-        let facts = facts(machine);
-        facts.known_selection(mark).unwrap_or_else(|| {
-            let is_labeled = has_labels(machine);
-            facts.note_selection(mark, is_labeled);
-            is_labeled
-        })
+        let digest = digest(machine);
+        let is_labeled =
+            digest.is_selected(template) || labels.iter().all(|(name, value)| machine.label(name) == Some(value));
+        if is_labeled {
+            digest.note_selected(template);
+        }
+        is_labeled
     };
     put(after, "fullyLabeledReplicas", machines.iter().filter(is_labeled).count());
     let workload = cluster_key(after).and_then(|cluster| context.workload(&cluster))?;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::facts::{Mark, facts};
+use crate::lifecycle::digest::digest;
 use crate::lifecycle::fields::{owner, set_owner};
 use crate::lifecycle::objects::GroupKind;
-use model::hub::{LabelSelector, Object, ObjectKey, paths};
+use crate::lifecycle::selector::ObjectSelector;
+use model::hub::{Object, ObjectKey};
 
 /// A machine of a set: its current and desired state.
 #[derive(Debug)]
@@ -24,38 +25,6 @@ impl SetMachine {
     }
 }
 
-/// A label selector, whose results are kept with the objects.
-#[derive(Debug)]
-pub(in crate::lifecycle) struct ObjectSelector {
-    pub(in crate::lifecycle) labels: LabelSelector,
-    mark: Mark,
-}
-
-impl ObjectSelector {
-    /// The selector at `spec.selector`; an absent one is empty.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub(in crate::lifecycle) fn read(object: &Object) -> Result<ObjectSelector, serde_json::Error> {
-        let value = object.at(paths::worker::SELECTOR).cloned().unwrap_or_default();
-        let mark = Mark::of(value.to_string());
-        Ok(ObjectSelector { labels: serde_json::from_value(value)?, mark })
-    }
-
-    /// Whether it selects an object.
-    ///
-    /// # Errors
-    /// When the selector makes no sense.
-    pub(in crate::lifecycle) fn selects(&self, object: &Object) -> Result<bool, StepError> {
-        if let Some(known) = facts(object).known_selection(self.mark) {
-            return Ok(known);
-        }
-        let is_selected = selects(&self.labels, object)?;
-        facts(object).note_selection(self.mark, is_selected);
-        Ok(is_selected)
-    }
-}
-
 /// The selector of a MachineSet or MachineDeployment.
 ///
 /// # Errors
@@ -67,18 +36,6 @@ pub(in crate::lifecycle) fn selector(object: &Object) -> Result<ObjectSelector, 
         return Err(StepError::failed(format!("{}: spec.selector is empty", title(object))));
     }
     Ok(selector)
-}
-
-fn selects(selector: &LabelSelector, object: &Object) -> Result<bool, StepError> {
-    if !selector.match_labels.iter().all(|(name, value)| object.label(name) == Some(value)) {
-        return Ok(false);
-    }
-    if selector.match_expressions.is_empty() {
-        return Ok(true);
-    }
-    let labels = object.at(paths::metadata::LABELS).cloned().unwrap_or_default();
-    let labels = serde_json::from_value(labels).map_err(|error| StepError::failed(error.to_string()))?;
-    selector.matches(&labels).map_err(StepError::failed)
 }
 
 /// Kind and name of an object.
@@ -98,7 +55,7 @@ pub(super) fn members(
     let selector = selector(set)?;
     let mut members = Vec::new();
     for machine in context.of_cluster(&GroupKind::core("Machine"), cluster)? {
-        let controller = facts(&machine).controller_uid(&machine);
+        let controller = digest(&machine).controller_uid(&machine);
         let is_free = controller.is_none();
         if !(is_free || controller == Some(set.uid())) || !selector.selects(&machine)? {
             continue;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::lifecycle::context::{StepContext, StepError};
-use crate::lifecycle::facts::{Mark, facts};
+use crate::lifecycle::digest::{Fingerprint, digest};
 use crate::lifecycle::fields::set;
 use crate::lifecycle::step::Reconciliation;
 use model::hub::Object;
@@ -26,10 +26,10 @@ pub(super) fn machines(
     let (labels, annotations) = (labels(after), annotations(after));
     let handed_down = PropagatedMetadata::from_owner(after, labels, annotations);
     let fields = IN_PLACE.map(|field| (format!("spec.{field}"), in_place(after, field)));
-    let of_external = Mark::of(&handed_down);
-    let of_machine = Mark::of((format!("{fields:?}"), of_external));
+    let of_external = Fingerprint::new(&handed_down);
+    let of_machine = Fingerprint::new((format!("{fields:?}"), of_external));
     for member in members {
-        if !facts(&member.after).has_fields(of_machine) {
+        if !digest(&member.after).is_in_step(of_machine) {
             for (path, wanted) in &fields {
                 if member.after.at(path).unwrap_or(&Value::Null) != wanted {
                     set(&mut member.after, path, wanted.clone());
@@ -38,7 +38,7 @@ pub(super) fn machines(
             if !member.before.is_being_deleted() {
                 handed_down.apply(&mut member.after);
             }
-            facts(&member.after).note_fields(of_machine);
+            digest(&member.after).note_in_step(of_machine);
         }
         if !member.before.is_being_deleted() {
             external(context, &member.before, (&handed_down, of_external), step)?;
@@ -51,16 +51,16 @@ pub(super) fn machines(
 fn external(
     context: &StepContext<'_>,
     machine: &Object,
-    (handed_down, mark): (&PropagatedMetadata, Mark),
+    (handed_down, fingerprint): (&PropagatedMetadata, Fingerprint),
     step: &mut Reconciliation,
 ) -> Result<(), StepError> {
-    for (kind, key) in facts(machine).external(machine).iter().flatten() {
+    for (kind, key) in digest(machine).external(machine).iter().flatten() {
         if let Some(before) = context.get(kind, key)?
-            && !facts(&before).has_fields(mark)
+            && !digest(&before).is_in_step(fingerprint)
         {
             let mut after = (*before).clone();
             handed_down.apply(&mut after);
-            facts(&after).note_fields(mark);
+            digest(&after).note_in_step(fingerprint);
             step.update_other(&before, after);
         }
     }
