@@ -48,7 +48,7 @@ fn is_root() -> bool {
     String::from_utf8(id.stdout).unwrap().trim() == "0"
 }
 
-/// The image with a copy of its root directory, to mount things in.
+/// The image with the files of its root directory, to mount things in.
 struct Container {
     root: tempfile::TempDir,
 }
@@ -70,7 +70,8 @@ impl Container {
         // Others may look, as in an image; nobody but root may write.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for file in fs::read_dir(&image().root).unwrap().map(Result::unwrap) {
-            fs::copy(file.path(), root.path().join(file.file_name())).unwrap();
+            // A process that another thread starts would hold a copy open for writing, and the copy could not run.
+            fs::hard_link(file.path(), root.path().join(file.file_name())).unwrap();
         }
         devices(&root.path().join("dev"));
         Container { root }
