@@ -15,6 +15,7 @@ mod ask;
 mod assumptions;
 mod class;
 mod facts;
+mod key_index;
 mod need;
 mod objects;
 mod scope;

@@ -78,13 +78,10 @@ pub fn prefixes_name(class: &Class) -> bool {
     })
 }
 
+/// Whether something that may begin a number stands directly before a name in a template.
 fn has_prefixed_name(template: &str) -> bool {
     let of_line = |line: &str| {
-        let path = format!(".{NAME}");
-        let is_name =
-            |start: usize| line[start + 2..].split_once("}}").is_some_and(|(inside, _)| inside.trim() == path);
-        let names = line.match_indices("{{").filter(|(start, _)| is_name(*start));
-        names.map(|(start, _)| &line[..start]).any(|before| {
+        places_of_name(line).map(|(start, _)| &line[..start]).any(|before| {
             let ends_word = |c: char| c.is_whitespace() || "\"'[{},".contains(c);
             let prefix = before.rsplit(ends_word).next().unwrap_or_default();
             // The output of another action may be anything.
@@ -169,12 +166,17 @@ fn without_name(template: &str) -> Option<String> {
     Some(rest)
 }
 
-/// The range of `{{ .builtin.cluster.name }}`.
+/// The range of the first `{{ .builtin.cluster.name }}`.
 fn place_of_name(line: &str) -> Option<(usize, usize)> {
-    let path = format!(".{NAME}");
-    line.match_indices("{{").find_map(|(start, _)| {
+    places_of_name(line).next()
+}
+
+/// The ranges of all of them.
+fn places_of_name(line: &str) -> impl Iterator<Item = (usize, usize)> {
+    line.match_indices("{{").filter_map(|(start, _)| {
         let (inside, _) = line[start + 2..].split_once("}}")?;
-        (inside.trim() == path).then_some((start, start + 2 + inside.len() + 2))
+        let is_name = inside.trim().strip_prefix('.') == Some(NAME);
+        is_name.then_some((start, start + 2 + inside.len() + 2))
     })
 }
 

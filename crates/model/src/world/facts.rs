@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::Scope;
+use super::key_index::{KeyIndex, add, remove};
 use super::worker_states::{WorkerSet, WorkerState, WorkerStates};
 use super::{Class, Found, ObjectSet};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
@@ -24,9 +25,9 @@ pub const CLUSTERS: &str = "Clusters";
 pub struct Facts {
     classes: RedBlackTreeMapSync<ObjectKey, Record<Class>>,
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
-    users: KeyIndex,
+    users: ClusterIndex,
     /// The Clusters that refer to an infrastructure cluster or a control plane of this name; only beside objects.
-    referring: Option<KeyIndex>,
+    referring: Option<ClusterIndex>,
     gaps: Vec<&'static str>,
     sizes: WorkerStates,
     /// Objects of other kinds, if all of them are known.
@@ -39,8 +40,8 @@ pub struct Facts {
     changed: Option<FactChanges>,
 }
 
-/// An index of Clusters.
-type KeyIndex = RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>;
+/// The keys of Clusters, by a key.
+type ClusterIndex = KeyIndex<ObjectKey, ObjectKey>;
 
 /// Keys of objects that were added, changed or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,9 +98,9 @@ impl Facts {
     /// Adds the complete set of objects of other kinds.
     #[must_use]
     pub fn with_objects(self, objects: ObjectSet) -> Self {
-        let mut referring = KeyIndex::default();
+        let mut referring = ClusterIndex::default();
         for (key, record) in &self.clusters {
-            names_referred_to(key, record).for_each(|name| add(&mut referring, name, key));
+            names_referred_to(key, record).for_each(|name| add(&mut referring, name, key.clone()));
         }
         Facts { objects: Some(objects), referring: Some(referring), ..self }
     }
@@ -195,10 +196,10 @@ impl Facts {
     pub fn put_cluster(&mut self, key: ObjectKey, record: Record<Cluster>) {
         self.remove_cluster(&key);
         if let Some(class) = record.class_key() {
-            add(&mut self.users, class, &key);
+            add(&mut self.users, class, key.clone());
         }
         if let Some(referring) = &mut self.referring {
-            names_referred_to(&key, &record).for_each(|name| add(referring, name, &key));
+            names_referred_to(&key, &record).for_each(|name| add(referring, name, key.clone()));
         }
         self.unreadable.clusters += usize::from(record.is_unreadable());
         self.clusters.insert_mut(key, record);
@@ -213,10 +214,10 @@ impl Facts {
         let Some(record) = self.clusters.get(key).cloned() else { return };
         self.clusters.remove_mut(key);
         if let Some(class) = record.class_key() {
-            remove(&mut self.users, &class, key);
+            remove(&mut self.users, class, key);
         }
         if let Some(referring) = &mut self.referring {
-            names_referred_to(key, &record).for_each(|name| remove(referring, &name, key));
+            names_referred_to(key, &record).for_each(|name| remove(referring, name, key));
         }
     }
 
@@ -352,22 +353,6 @@ fn names_referred_to(key: &ObjectKey, record: &Record<Cluster>) -> impl Iterator
         [&cluster.spec.infrastructure_ref, &cluster.spec.control_plane_ref].map(|reference| reference.name.clone())
     });
     references.filter(|name| !name.is_empty()).map(|name| ObjectKey::new(&key.namespace, name))
-}
-
-fn add(index: &mut KeyIndex, key: ObjectKey, cluster: &ObjectKey) {
-    let mut clusters = index.get(&key).cloned().unwrap_or_default();
-    clusters.insert_mut(cluster.clone());
-    index.insert_mut(key, clusters);
-}
-
-fn remove(index: &mut KeyIndex, key: &ObjectKey, cluster: &ObjectKey) {
-    let Some(clusters) = index.get(key) else { return };
-    let left = clusters.remove(cluster);
-    if left.is_empty() {
-        index.remove_mut(key);
-    } else {
-        index.insert_mut(key.clone(), left);
-    }
 }
 
 /// The reason for which the Clusters of a class are unknown.

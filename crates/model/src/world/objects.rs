@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
+use super::key_index::{KeyIndex, add, remove};
 use super::{Assumptions, Found, Nodes, Selection};
 use crate::hub::label::{CLUSTER_NAME, DEPLOYMENT_NAME};
 use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, ResourceDefinition, group_of};
@@ -39,8 +40,6 @@ type IncludedDefinitions = fn(&str) -> Option<Arc<ResourceDefinition>>;
 
 /// Identifies an object in any version.
 type ObjectIdentity = (String, String, ObjectKey);
-/// An index from key to members.
-type KeyIndex<K, V> = RedBlackTreeMapSync<K, RedBlackTreeSetSync<V>>;
 /// Namespace, Cluster, group and kind.
 type ClusterKindKey = (String, String, String, String);
 
@@ -105,12 +104,12 @@ impl ObjectSet {
         self.conversions.remove_mut(id);
         if let Some(group) = group(id, &old) {
             if let Some(set) = set_of_machine(id, &old) {
-                drop_from(&mut self.of_sets, (group.clone(), set.to_owned()), &id.2.name);
+                remove(&mut self.of_sets, (group.clone(), set.to_owned()), &id.2.name);
             }
-            drop_from(&mut self.of_clusters, group, &id.2.name);
+            remove(&mut self.of_clusters, group, &id.2.name);
         }
         if let Some(cluster) = cluster_of_node(id, &old) {
-            drop_from(&mut self.nodes, cluster, &id.2);
+            remove(&mut self.nodes, cluster, &id.2);
         }
     }
 
@@ -217,22 +216,6 @@ fn unconverted(reference: &ObjectRef, object: &Object) -> Found<Arc<Object>> {
         object.api_version(),
         reference.api_version
     ))
-}
-
-fn add<K: Ord, V: Ord>(index: &mut KeyIndex<K, V>, key: K, value: V) {
-    let mut values = index.get(&key).cloned().unwrap_or_default();
-    values.insert_mut(value);
-    index.insert_mut(key, values);
-}
-
-fn drop_from<K: Ord, V: Ord>(index: &mut KeyIndex<K, V>, key: K, value: &V) {
-    let Some(values) = index.get(&key) else { return };
-    let left = values.remove(value);
-    if left.is_empty() {
-        index.remove_mut(&key);
-    } else {
-        index.insert_mut(key, left);
-    }
 }
 
 fn cluster_of_node(id: &ObjectIdentity, object: &Object) -> Option<ObjectKey> {
