@@ -63,18 +63,38 @@ impl Kubernetes {
     /// The first call blocks its thread for the start, and for the build of the programs if they were never built.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Result<Kubernetes>> = OnceLock::new();
-        let outcome = SHARED.get_or_init(|| Self::try_start(None));
+        let outcome = SHARED.get_or_init(|| Self::try_start(&ServerOptions::default()));
         outcome.as_ref().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
     /// A server of one's own, for tests that change what is not namespaced.
     pub fn start() -> Self {
-        Self::try_start(None).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+        Self::try_start(&ServerOptions::default()).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
     /// A server of one's own that shows the webhooks at `host` a client certificate; it has the files of `certs/`.
     pub fn start_with_client_certificate(shown: &ClientCertificate<'_>) -> Self {
-        Self::try_start(Some(shown)).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+        let options = ServerOptions { shown: Some(shown), ..ServerOptions::default() };
+        Self::try_start(&options).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    }
+
+    /// A server of one's own that logs each request.
+    pub fn start_with_audit_log() -> Self {
+        let options = ServerOptions { has_audit_log: true, ..ServerOptions::default() };
+        Self::try_start(&options).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    }
+
+    /// The finished requests in the audit log, in the order of their end.
+    pub fn audited_requests(&self) -> Vec<AuditedRequest> {
+        let log = fs::read_to_string(self.supervisor.directory.join("audit.log")).expect("requests are logged");
+        let mut requests = Vec::new();
+        for line in log.lines() {
+            let event: Value = serde_json::from_str(line).expect("an event is JSON");
+            if event["stage"] == "ResponseComplete" {
+                requests.push(AuditedRequest::for_event(&event));
+            }
+        }
+        requests
     }
 
     /// A kubeconfig file for an administrator who may do everything.
@@ -202,11 +222,11 @@ impl Kubernetes {
         ["run.log", "etcd.log", "kube-apiserver.log"].map(|name| self.supervisor.tail(name)).concat()
     }
 
-    fn try_start(shown: Option<&ClientCertificate<'_>>) -> Result<Self> {
+    fn try_start(options: &ServerOptions<'_>) -> Result<Self> {
         let programs = programs::folder("server");
         let mut attempt = 1;
         loop {
-            let server = Self::launch(&programs, shown)?;
+            let server = Self::launch(&programs, options)?;
             match server.wait_until_ready() {
                 Err(_) if attempt < PORT_ATTEMPTS && server.supervisor.lost_its_port() => attempt += 1,
                 outcome => return outcome.map(|()| server),
@@ -214,7 +234,7 @@ impl Kubernetes {
         }
     }
 
-    fn launch(programs: &Path, shown: Option<&ClientCertificate<'_>>) -> Result<Self> {
+    fn launch(programs: &Path, options: &ServerOptions<'_>) -> Result<Self> {
         let supervisor = Supervisor::spawn(programs)?;
         let (authority, administrator) = write_identities(&supervisor.directory)?;
         let kubeconfig = supervisor.directory.join("administrator.kubeconfig");
@@ -222,8 +242,12 @@ impl Kubernetes {
         let url = format!("https://127.0.0.1:{port}");
         let server = Self { supervisor, kubeconfig, url, authority, administrator };
         server.write_kubeconfig(server.kubeconfig(), "default", &server.administrator)?;
-        if let Some(shown) = shown {
+        if let Some(shown) = options.shown {
             shown.write(&server.supervisor.directory)?;
+        }
+        if options.has_audit_log {
+            let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
+            fs::write(server.supervisor.directory.join("audit.yaml"), policy.to_string())?;
         }
         server.supervisor.run_on(port)?;
         Ok(server)
@@ -260,6 +284,42 @@ impl Kubernetes {
             "current-context": "tests",
         });
         fs::write(path, kubeconfig.to_string()).with_context(|| format!("write {}", path.display()))
+    }
+}
+
+/// The configuration of a server.
+#[derive(Default)]
+struct ServerOptions<'a> {
+    shown: Option<&'a ClientCertificate<'a>>,
+    has_audit_log: bool,
+}
+
+/// A request that kube-apiserver has answered.
+#[derive(Clone, Debug)]
+pub struct AuditedRequest {
+    pub user: String,
+    pub verb: String,
+    /// The plural name, with the subresource after a slash.
+    pub resource: String,
+    pub name: String,
+    /// Path and query.
+    pub uri: String,
+    /// The HTTP status of the response.
+    pub code: u64,
+}
+
+impl AuditedRequest {
+    fn for_event(event: &Value) -> Self {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let subresource = Some(text("/objectRef/subresource")).filter(|subresource| !subresource.is_empty());
+        AuditedRequest {
+            user: text("/user/username"),
+            verb: text("/verb"),
+            resource: [text("/objectRef/resource")].into_iter().chain(subresource).collect::<Vec<_>>().join("/"),
+            name: text("/objectRef/name"),
+            uri: text("/requestURI"),
+            code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use golang::calendar::Moment;
 use schema::field::chain;
 
-pub(crate) use list_watch::WatchSelection;
+pub(crate) use list_watch::{SMALL_PAGE, WatchSelection};
 
 pub mod address;
 pub mod apply;
@@ -51,6 +51,7 @@ mod expiring_cache;
 mod kubeconfig;
 pub mod topology_gatherer;
 pub mod lease;
+mod list_items;
 mod list_watch;
 mod live;
 mod namespaces;
@@ -67,6 +68,7 @@ pub mod sizes;
 pub mod scripted;
 mod template_store;
 pub mod templates;
+pub(crate) mod tested_patch;
 pub mod unlisted;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -12,7 +12,7 @@
 
 use jiff::Timestamp;
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation};
+use json_patch::{AddOperation, PatchOperation};
 use kube::api::PatchParams;
 use serde_json::Value;
 
@@ -74,10 +74,6 @@ fn now() -> String {
 /// (SSA-19, SSA-21).
 fn in_our_name() -> PatchParams {
     PatchParams { field_manager: Some("topologist".to_owned()), ..PatchParams::default() }
-}
-
-fn remove<const N: usize>(path: [&str; N]) -> PatchOperation {
-    PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) })
 }
 
 fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {

@@ -244,8 +244,7 @@ pub struct Stage {
 #[derive(Debug)]
 pub struct Planned {
     pub plan: Plan,
-    uid: String,
-    version: String,
+    cluster: Object,
 }
 
 impl Stage {
@@ -371,6 +370,7 @@ impl Stage {
 
     /// What is to be done as everything is now.
     pub async fn plan(&self) -> Result<Planned, Failure> {
+        let base = Object::try_from(self.cluster().await).unwrap();
         let (cluster, class, facts) = self.facts().await;
         let compute = |world: World, mut names: LiveNames| {
             let computation = Computation::from_world(&cluster, &world, &mut names, &Options::new(false));
@@ -389,8 +389,7 @@ impl Stage {
         };
         let (world, names) = (World::new(Arc::new(facts)), LiveNames::for_cluster(&cluster, &class));
         let (plan, _) = settle(world, names, compute, gather).await?;
-        let (uid, version) = (cluster.metadata.uid.clone(), cluster.metadata.resource_version.clone());
-        plan.map(|plan| Planned { plan, uid, version })
+        plan.map(|plan| Planned { plan, cluster: base })
     }
 
     async fn answer(&self, need: &Need) -> Answer {
@@ -429,10 +428,10 @@ impl Stage {
         let cluster = ObjectKey::new(&self.namespace, "blade");
         let run = PlanRun {
             cluster: &cluster,
-            cluster_uid: &planned.uid,
-            cluster_version: &planned.version,
+            base: &planned.cluster,
             plan: &planned.plan,
             shim: None,
+            known_workers: &BTreeSet::new(),
         };
         self.applier.apply(run).await
     }
@@ -473,24 +472,28 @@ impl Stage {
         self.one(kind).await["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
-    /// Reason, kind of the object and message of each event, sorted, with the names of the Cluster's namespace and
-    /// objects' random ends left out, and how often each was told.
+    /// Type, reason, verb and object of each part of an event, sorted, with the names of the Cluster's namespace left
+    /// out, and how often each was reported.
     pub async fn events(&self) -> BTreeMap<String, i64> {
         let list = self.api("v1", "Event").list(&ListParams::default()).await.unwrap();
         let shown = |event: DynamicObject| {
             let event = event.data;
             assert_eq!(event["source"]["component"], "topology/cluster-controller");
             assert_eq!(event["reportingComponent"], "topology/cluster-controller");
+            assert_eq!(event["involvedObject"]["kind"], "Cluster");
             let message = event["message"].as_str().unwrap().replace(&format!("{}/", self.namespace), "");
-            let text = format!(
-                "{} {} on {}: {message}",
-                event["type"].as_str().unwrap(),
-                event["reason"].as_str().unwrap(),
-                event["involvedObject"]["kind"].as_str().unwrap()
-            );
-            (text, event["count"].as_i64().unwrap())
+            let (verb, objects) = message.split_once(' ').unwrap();
+            let text = |part: &str| {
+                format!("{} {}: {verb} {part}", event["type"].as_str().unwrap(), event["reason"].as_str().unwrap(),)
+            };
+            let count = event["count"].as_i64().unwrap();
+            objects.split(", ").map(|part| (text(part), count)).collect::<Vec<_>>()
         };
-        list.items.into_iter().map(shown).collect()
+        let mut counts = BTreeMap::new();
+        for (text, count) in list.items.into_iter().flat_map(shown) {
+            *counts.entry(text).or_default() += count;
+        }
+        counts
     }
 }
 

@@ -112,12 +112,12 @@ fn reconciliations(topologist: &Topologist) -> BTreeMap<String, u64> {
 }
 
 /// How long the controllers may take for so many Clusters.
-fn limit(clusters: usize) -> Duration {
+pub(super) fn limit(clusters: usize) -> Duration {
     Duration::from_mins(2) + OF_A_CLUSTER * u32::try_from(clusters).expect("a small number")
 }
 
 /// Creates Clusters like that of the bundle.
-async fn create(site: &Site, clusters: usize) {
+pub(super) async fn create(site: &Site, clusters: usize) {
     let mut cluster = bundle("cluster.yaml").remove(0);
     for number in 0..clusters {
         let name = format!("more-{number}");
@@ -127,8 +127,19 @@ async fn create(site: &Site, clusters: usize) {
     }
 }
 
+/// Waits until so many of the Clusters that were created are reconciled.
+pub(super) async fn reconciled(site: &Site, clusters: usize, limit: Duration) {
+    let is_new = |cluster: &&Value| text(cluster, "/metadata/name").starts_with("more-");
+    let count = async || {
+        let all = site.list(CORE, "Cluster").await;
+        all.iter().filter(is_new).filter(|cluster| is_reconciled(cluster)).count()
+    };
+    let state = async || format!("{} of {clusters}", count().await);
+    wait::until_async("the new Clusters are reconciled", limit, async || count().await == clusters, state).await;
+}
+
 /// Waits until so many Clusters were reconciled, and until nothing is left to do.
-async fn settled(topologist: &Topologist, clusters: usize) {
+pub(super) async fn settled(topologist: &Topologist, clusters: usize) {
     let (started, limit) = (Instant::now(), limit(clusters));
     let count = || reconciliations(topologist).values().sum::<u64>();
     let are_reconciled = async || count() >= clusters as u64;
@@ -171,14 +182,7 @@ async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created
     site.provide().await;
     let started = Instant::now();
     create(&site, more).await;
-    let (limit, mut done) = (limit(clusters), 0);
-    while done < more {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let all = site.list(CORE, "Cluster").await;
-        let is_new = |cluster: &&Value| text(cluster, "/metadata/name").starts_with("more-");
-        done = all.iter().filter(is_new).filter(|cluster| is_reconciled(cluster)).count();
-        assert!(started.elapsed() < limit, "{done} of {more}\n{}", topologist.warnings());
-    }
+    reconciled(&site, more, limit(clusters)).await;
     println!("{more} more Clusters are reconciled after {:?}", started.elapsed());
     let lost = topologist.metric("topologist_lease_transitions_total{outcome=\"lost\"}").unwrap_or_default();
     assert!(lost == 0.0, "{}", topologist.warnings());

@@ -35,6 +35,7 @@ mod many;
 mod names;
 mod process;
 pub(crate) mod provider;
+mod requests;
 pub(crate) mod site;
 mod stories;
 mod templates;

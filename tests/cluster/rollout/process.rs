@@ -28,7 +28,11 @@ impl Installation {
 
     /// With the permissions of these manifests, in these namespaces.
     pub(super) async fn with(manifests: Vec<Value>, namespaces: &[&str]) -> Self {
-        let kubernetes = Kubernetes::start();
+        Installation::on(Kubernetes::start(), manifests, namespaces).await
+    }
+
+    /// On a server without definitions, with the permissions of these manifests.
+    pub(super) async fn on(kubernetes: Kubernetes, manifests: Vec<Value>, namespaces: &[&str]) -> Self {
         let definitions = topologist::crd::definitions().into_iter().map(without_conversion);
         kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
         for name in namespaces {

@@ -3,6 +3,7 @@
 //! [server-side apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/).
 
 use http::StatusCode;
+use json_patch::{PatchOperation, TestOperation};
 use serde_json::{Value, json};
 
 use super::decode;
@@ -164,7 +165,19 @@ impl WriteOperation<'_> {
 fn json_patched(object: &mut Value, patch: Value) -> Result<(), ApiError> {
     let patch: json_patch::Patch = serde_json::from_value(patch)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-    json_patch::patch(object, &patch).map_err(|error| {
+    // As on kube-apiserver, a test for `null` holds for a missing value, if its parent is there.
+    let is_missing = |object: &Value, operation: &PatchOperation| match operation {
+        PatchOperation::Test(TestOperation { path, value: Value::Null }) => {
+            let parent = path.parent().and_then(|parent| object.pointer(parent.as_str()));
+            parent.is_some_and(Value::is_object) && object.pointer(path.as_str()).is_none()
+        }
+        _ => false,
+    };
+    let mut apply = |operation: PatchOperation| match is_missing(object, &operation) {
+        true => Ok(()),
+        false => json_patch::patch_unsafe(object, &json_patch::Patch(vec![operation])),
+    };
+    patch.0.into_iter().try_for_each(&mut apply).map_err(|error| {
         let mut failure = ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",

@@ -156,7 +156,8 @@ impl SelfManaged {
     pub async fn follow(self: Arc<Self>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
         let kind = WatchedKind::own("Secret", "v1");
-        let mut seen = observations::follow(secrets, selection_by_name(&self.names.secret), kind, self.metrics.clone());
+        let mut seen =
+            observations::follow(secrets, WatchSelection::by_name(&self.names.secret), kind, self.metrics.clone());
         loop {
             tokio::select! {
                 Some(seen) = seen.next() => self.apply(seen),
@@ -246,7 +247,8 @@ impl SelfManaged {
     /// The observations of the configurations that hold the bundle.
     fn follow_configurations(&self) -> BoxStream<'static, (BundleHolder, Observation<DynamicObject>)> {
         let follow = |holder: BundleHolder| {
-            let (api, name) = (api(&self.client, holder), selection_by_name(&holder.name(&self.names.configurations)));
+            let (api, name) =
+                (api(&self.client, holder), WatchSelection::by_name(&holder.name(&self.names.configurations)));
             let kind = WatchedKind::own(holder.kind(), &format!("{}/v1", holder.group()));
             observations::follow(api, name, kind, self.metrics.clone()).map(move |seen| (holder, seen)).boxed()
         };
@@ -276,10 +278,6 @@ fn stored(secret: Option<&Secret>) -> StoredSecret {
     }
     let data = secret.data.iter().flatten().map(|(key, ByteString(bytes))| (key.clone(), bytes.clone()));
     StoredSecret::Ours(SecretContent::from_data(&data.collect()))
-}
-
-fn selection_by_name(name: &str) -> WatchSelection {
-    WatchSelection { fields: Some(format!("metadata.name={name}")), ..WatchSelection::default() }
 }
 
 fn api(client: &kube::Client, holder: BundleHolder) -> Api<DynamicObject> {

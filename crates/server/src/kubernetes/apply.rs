@@ -20,6 +20,7 @@ mod shim;
 mod tests;
 mod unchanged;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -28,7 +29,7 @@ use tracing::{info, warn};
 
 use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
-use super::events::{EventReason, QueuedEvent, Recorder};
+use super::events::{EventReason, LONGEST_MESSAGE, QueuedEvent, Recorder};
 use super::untyped;
 use engine::topology::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::shim::Shim;
@@ -39,10 +40,18 @@ use model::world::Selection;
 /// Who reports the events.
 const REPORTER: &str = "topology/cluster-controller";
 
-/// The reasons of the events.
-const CREATED: EventReason = EventReason::normal("TopologyCreate");
-const UPDATED: EventReason = EventReason::normal("TopologyUpdate");
-const DELETED: EventReason = EventReason::normal("TopologyDelete");
+/// The reason of an event, and the first word of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TopologyEvent {
+    reason: EventReason,
+    verb: &'static str,
+}
+
+const CREATED: TopologyEvent = TopologyEvent { reason: EventReason::normal("TopologyCreate"), verb: "Created" };
+const UPDATED: TopologyEvent = TopologyEvent { reason: EventReason::normal("TopologyUpdate"), verb: "Updated" };
+const DELETED: TopologyEvent = TopologyEvent { reason: EventReason::normal("TopologyDelete"), verb: "Deleted" };
+/// What separates the objects of a message.
+const SEPARATOR: &str = ", ";
 /// A template is not rotated any more (DEC-35).
 const ROTATION_HELD: EventReason = EventReason::warning("TopologyRotationHeld");
 
@@ -66,12 +75,13 @@ impl fmt::Debug for Applier {
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRun<'a> {
     pub cluster: &'a ObjectKey,
-    pub cluster_uid: &'a str,
-    /// The `resourceVersion` of the Cluster from which the plan was computed.
-    pub cluster_version: &'a str,
+    /// The Cluster from which the plan was computed.
+    pub base: &'a Object,
     pub plan: &'a Plan,
     /// The uid of the shim, if an earlier run of this process created it.
     pub shim: Option<&'a str>,
+    /// The kinds of workers of which the plan has considered all that exist.
+    pub known_workers: &'a BTreeSet<WorkerKind>,
 }
 
 /// The result of a plan. Everything that was written stays, even if a later write fails.
@@ -87,6 +97,8 @@ pub struct AppliedPlan {
     pub shim: Option<String>,
     /// Whether the deletion of the shim succeeded; another object of its name counts as success.
     pub has_deleted_shim: bool,
+    /// The kinds of workers of which all that exist are known, unless the error leaves open what was written (RS-27).
+    pub known_workers: BTreeSet<WorkerKind>,
     pub error: Option<ApplyError>,
 }
 
@@ -117,15 +129,18 @@ impl Applier {
             client: &self.client,
             goes_on: &self.goes_on,
             run,
-            version: run.cluster_version.to_owned(),
+            base: Cow::Borrowed(run.base),
             current: BTreeMap::new(),
+            unseen: BTreeSet::new(),
             made: Vec::new(),
-            events: Vec::new(),
-            outcome: AppliedPlan::default(),
+            events: RunEvents::default(),
+            outcome: AppliedPlan { known_workers: run.known_workers.clone(), ..AppliedPlan::default() },
         };
         let error = work.carry_out().await.err();
-        let (events, outcome) = (work.events, work.outcome);
-        self.recorder.write(events).await;
+        let (events, mut outcome) = (work.events, work.outcome);
+        outcome.known_workers.extend(work.current.into_keys().filter(|kind| !work.unseen.contains(kind)));
+        let cluster = ObjectRef::new(API_VERSION, "Cluster", run.cluster.clone());
+        self.recorder.write(events.about(&cluster, run.base.uid())).await;
         AppliedPlan { error, ..outcome }
     }
 
@@ -141,13 +156,15 @@ struct PlanExecution<'a> {
     client: &'a kube::Client,
     goes_on: &'a GoesOn,
     run: PlanRun<'a>,
-    /// The `resourceVersion` of the Cluster as it is now.
-    version: String,
+    /// The Cluster as the last write left it.
+    base: Cow<'a, Object>,
     /// The topology names of existing workers, once they are listed (RS-27).
     current: BTreeMap<WorkerKind, BTreeSet<String>>,
+    /// The kinds of workers of which the plan did not know one that exists.
+    unseen: BTreeSet<WorkerKind>,
     /// Objects that were created or replaced in this run.
     made: Vec<CreatedObject>,
-    events: Vec<QueuedEvent>,
+    events: RunEvents,
     outcome: AppliedPlan,
 }
 
@@ -160,9 +177,17 @@ struct CreatedObject {
 
 impl PlanExecution<'_> {
     async fn carry_out(&mut self) -> Result<(), ApplyError> {
-        let PlanRun { cluster, cluster_uid, plan, shim, .. } = self.run;
+        let PlanRun { cluster, base, plan, shim, .. } = self.run;
+        let cluster_uid = base.uid();
         match plan.shim {
-            Shim::Create => self.outcome.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
+            Shim::Create => {
+                let shim = shim::create(self.client, cluster, cluster_uid).await?;
+                // It comes before everything else, so no earlier run has created anything.
+                if shim.is_new {
+                    self.outcome.known_workers.extend(WorkerKind::ALL);
+                }
+                self.outcome.shim = Some(shim.uid);
+            }
             Shim::Delete => {
                 shim::delete(self.client, cluster, cluster_uid, shim).await?;
                 self.outcome.has_deleted_shim = true;
@@ -184,7 +209,7 @@ impl PlanExecution<'_> {
     }
 
     async fn take(&mut self, step: &PlanStep) -> Result<(), ApplyError> {
-        if step.action == StepAction::Create && !(self.goes_on)(self.run.cluster, self.run.cluster_uid) {
+        if step.action == StepAction::Create && !(self.goes_on)(self.run.cluster, self.run.base.uid()) {
             let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
             return Err(ApplyError::Changed { object: Box::new(cluster) });
         }
@@ -231,22 +256,23 @@ impl PlanExecution<'_> {
         if step.action == StepAction::Rotate {
             self.outcome.rotated.push(step.part.clone());
         }
-        self.record_events(step, written.uid());
+        self.record_event(step);
         Ok(())
     }
 
-    /// Writes places of the Cluster (RS-22, RS-23). Pending hooks have no event (EV-07, EV-09).
+    /// Writes places of the Cluster (RS-22, RS-23). Records have no event, and a run that creates the infrastructure
+    /// cluster has one about that (EV-07, EV-09).
     async fn write_cluster(&mut self, step: &PlanStep, places: Vec<ClusterField<'_>>) -> Result<(), ApplyError> {
         if places.is_empty() {
             return Ok(());
         }
-        let uid = self.run.cluster_uid;
-        let written = cluster::write(self.client, &step.object, uid, &self.version, &places).await?;
+        let written = cluster::write(self.client, &step.object, &self.base, &places).await?;
         self.note(step, &written);
-        if !places.iter().all(ClusterField::is_of_hooks) {
-            self.record_events(step, uid);
+        let is_creation = self.made.iter().any(|made| made.part == TopologyPart::Infrastructure);
+        if !is_creation && !places.iter().all(ClusterField::is_record) {
+            self.record_event(step);
         }
-        self.version = written.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
+        self.base = Cow::Owned(written.clone());
         self.outcome.cluster = Some(written);
         Ok(())
     }
@@ -256,7 +282,7 @@ impl PlanExecution<'_> {
         let deleted = untyped::delete(self.client, &step.object, step.uid.as_deref()).await;
         if deleted.map_err(|error| ApplyError::delete(&step.object, error))? {
             info!(object = %step.object, reason = step.reason, "Deleted an object");
-            self.record_events(step, step.uid.as_deref().unwrap_or_default());
+            self.record_event(step);
         }
         Ok(())
     }
@@ -282,22 +308,27 @@ impl PlanExecution<'_> {
         }
     }
 
-    /// Whether a worker to create exists already, with all its parts, although the list that the plan was made
-    /// of does not know it yet (RS-27).
+    /// Whether a worker to create exists already, with all its parts, although the watch that the plan was made from has
+    /// not shown it yet (RS-27). The workers that exist are listed once, and again after a write of which it is not
+    /// known whether it was stored.
     async fn is_there_already(&mut self, part: &TopologyPart) -> Result<bool, ApplyError> {
         let Some((kind, name)) = part.worker() else { return Ok(false) };
         let is_new = |step: &PlanStep| {
             step.action == StepAction::Create
                 && matches!(&step.part, TopologyPart::Worker(of, one) if (*of, &**one) == (kind, name))
         };
-        if !self.run.plan.steps.iter().any(is_new) {
+        if self.outcome.known_workers.contains(&kind) || !self.run.plan.steps.iter().any(is_new) {
             return Ok(false);
         }
         if !self.current.contains_key(&kind) {
             let names = self.names_of(kind).await?;
             self.current.insert(kind, names);
         }
-        Ok(self.current.get(&kind).is_some_and(|names| names.contains(name)))
+        let is_there = self.current.get(&kind).is_some_and(|names| names.contains(name));
+        if is_there {
+            self.unseen.insert(kind);
+        }
+        Ok(is_there)
     }
 
     /// The topology names of the workers of a kind, as the API server has them now (CS-09).
@@ -323,21 +354,44 @@ impl PlanExecution<'_> {
         self.outcome.written.push(WriteRecord { object: step.object.clone(), version: version.to_owned() });
     }
 
-    /// Records the events of a step.
-    fn record_events(&mut self, step: &PlanStep, uid: &str) {
-        let Some((reason, message)) = message(step) else { return };
-        let of_itself = matches!(step.part, TopologyPart::ControlPlaneHealthCheck | TopologyPart::WorkerHealthCheck(_));
-        let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
-        let events = match of_itself {
-            true => QueuedEvent::now(&step.object, uid, reason, message),
-            false => QueuedEvent::now(&cluster, self.run.cluster_uid, reason, message),
-        };
-        self.events.push(events);
+    /// Records the event of a step.
+    fn record_event(&mut self, step: &PlanStep) {
+        if let Some((event, part)) = event_part(step) {
+            self.events.0.entry(event.verb).or_insert_with(|| (event, Vec::new())).1.push(part);
+        }
     }
 }
 
-/// The events of a step (EV-01 to EV-09). A control plane template that is deleted has none.
-fn message(step: &PlanStep) -> Option<(EventReason, String)> {
+/// The events of a run about its Cluster: one for each reason, with everything that it did (DEC-117).
+#[derive(Debug, Default)]
+struct RunEvents(BTreeMap<&'static str, (TopologyEvent, Vec<String>)>);
+
+impl RunEvents {
+    /// The events to write. What does not fit in one message is in another.
+    fn about(self, cluster: &ObjectRef, uid: &str) -> Vec<QueuedEvent> {
+        let mut queued = Vec::new();
+        // Names of one object have a namespace, as in the events of Cluster API; all are in that of the Cluster.
+        let namespace = format!("\"{}/", cluster.key.namespace);
+        for (event, mut parts) in self.0.into_values() {
+            if parts.len() > 1 {
+                parts.iter_mut().for_each(|part| *part = part.replacen(&namespace, "\"", 1));
+            }
+            let mut messages: Vec<String> = Vec::new();
+            for part in parts {
+                match messages.last_mut().filter(|last| last.len() + part.len() + SEPARATOR.len() <= LONGEST_MESSAGE) {
+                    Some(last) => last.extend([SEPARATOR, &part]),
+                    None => messages.push(format!("{} {part}", event.verb)),
+                }
+            }
+            queued.extend(messages.into_iter().map(|message| QueuedEvent::now(cluster, uid, event.reason, message)));
+        }
+        queued
+    }
+}
+
+/// The event of a step, and what follows the verb in its message (EV-01 to EV-09). A control plane template that is
+/// deleted has none.
+fn event_part(step: &PlanStep) -> Option<(TopologyEvent, String)> {
     let PlanStep { action, part, object, replaces, .. } = step;
     let what = format!("{} \"{}\"", object.kind, object.key);
     let is_template = matches!(
@@ -347,16 +401,15 @@ fn message(step: &PlanStep) -> Option<(EventReason, String)> {
             | TopologyPart::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
     );
     Some(match action {
-        StepAction::Create => (CREATED, format!("Created {what}")),
-        StepAction::Apply if is_template => (UPDATED, format!("Updated {what} (metadata changes)")),
-        StepAction::Apply => (UPDATED, format!("Updated {what}{}", version_change(step))),
+        StepAction::Create => (CREATED, what),
+        StepAction::Apply if is_template => (UPDATED, format!("{what} (metadata changes)")),
+        StepAction::Apply => (UPDATED, format!("{what}{}", version_change(step))),
         StepAction::Rotate => {
             let old = replaces.as_deref().unwrap_or_default();
-            let message = format!("Created {what} as a replacement for \"{old}\" (template rotation)");
-            (CREATED, message)
+            (CREATED, format!("{what} as a replacement for \"{old}\" (template rotation)"))
         }
         StepAction::Delete if is_template => return None,
-        StepAction::Delete => (DELETED, format!("Deleted {what}")),
+        StepAction::Delete => (DELETED, what),
     })
 }
 

@@ -190,7 +190,7 @@ impl ClassTemplates {
             version: resource.as_api().api_version.clone(),
             ends_if_unserved: true,
         };
-        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let selection = WatchSelection::by_labels(NOT_OWNED);
         let mut seen = observations::follow(api, selection, watched, self.metrics.clone());
         while let Some(seen) = seen.next().await {
             if self.store().see(kind, seen) {

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("it is more than none");
 const MEMORY: Duration = Duration::from_hours(1);
 /// Maximum lengths of a message, a reason and a name that an API server accepts, in bytes.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST_MESSAGE: usize = 1024;
 const LONGEST_REASON: usize = 128;
 const LONGEST_NAME: usize = 253;
 
@@ -72,6 +72,13 @@ impl QueuedEvent {
     pub(crate) fn now(object: &ObjectRef, uid: &str, reason: EventReason, message: String) -> Self {
         let message = shortened(&plain(&message));
         QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
+    }
+}
+
+#[cfg(test)]
+impl QueuedEvent {
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 }
 
@@ -202,10 +209,10 @@ fn namespace_of(object: &ObjectRef) -> &str {
 
 /// The text, cut at the maximum length of a message.
 fn shortened(text: &str) -> String {
-    if text.len() <= LONGEST {
+    if text.len() <= LONGEST_MESSAGE {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    let end = text.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8());
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
@@ -220,9 +227,9 @@ mod tests {
         let message =
             |text: &str| QueuedEvent::now(&object, "u", EventReason::normal("Tested"), text.to_owned()).message;
         assert_eq!(message("a\nb\r\u{1b}[2J\u{9b}\u{202e}"), r"a\nb\r\u{1b}[2J\u{9b}\u{202e}");
-        for text in ["é".repeat(LONGEST), "\u{1b}".repeat(LONGEST)] {
+        for text in ["é".repeat(LONGEST_MESSAGE), "\u{1b}".repeat(LONGEST_MESSAGE)] {
             let message = message(&text);
-            assert!(message.len() <= LONGEST && message.ends_with('…'), "{message}");
+            assert!(message.len() <= LONGEST_MESSAGE && message.ends_with('…'), "{message}");
         }
         let at = Timestamp::UNIX_EPOCH;
         assert_eq!(name(&"a".repeat(LONGEST_NAME), at).len(), LONGEST_NAME);

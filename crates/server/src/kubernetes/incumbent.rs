@@ -114,7 +114,7 @@ impl ObservedLeases {
 pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<Incumbent>, impl Future<Output = ()>) {
     let (sender, receiver) = watch::channel(Incumbent::Unknown);
     let follow = async move {
-        let selection = WatchSelection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
+        let selection = WatchSelection::by_name(LEASE);
         let kind = WatchedKind::own("Lease", "coordination.k8s.io/v1");
         let mut seen = observations::follow(address::anywhere::<Lease>(client), selection, kind, metrics);
         let mut leases = ObservedLeases::default();

@@ -6,11 +6,15 @@
 //! seconds and a margin; until then reviews would be answered from outdated caches.
 //!
 //! ```text
-//! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
-//!      ▲                     ▲         │
-//!      │                     └─────────┤  the watch ended, failed, or said nothing for SILENCE
-//!      └───────────────────────────────┘  the version is too old (410), or nothing was heard for twice SILENCE
+//! list ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
+//!  ▲              ▲         │
+//!  │              └─────────┤  the watch ended, failed, or said nothing for SILENCE
+//!  └────────────────────────┘  the version is too old (410), or nothing was heard for twice SILENCE
 //! ```
+//!
+//! A list has no limit, so that kube-apiserver answers it from its watch cache, which from Kubernetes 1.31 on is as
+//! recent as etcd; it reads the pages of a list with a limit from etcd, which takes more than twice its processor time.
+//! Only a list that does not arrive as a whole is requested in pages (DEC-116).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -18,7 +22,7 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use kube::api::{Api, ListParams, Resource, ResourceExt, WatchEvent, WatchParams};
-use kube::core::Status;
+use kube::core::{Request, Status};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{DefaultBackoff, Event};
@@ -26,13 +30,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::describe;
+use super::list_items::{ListError, ListItems, ListMetadata};
 
 /// Silence of a watch after which its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75 seconds,
 /// but none for a kind of which it has not seen an event since its start; so after twice this time the objects are
 /// listed again, which shows whether the server responds.
 const SILENCE: Duration = Duration::from_secs(100);
 
-/// Timeout of a page of a list; that of kube-apiserver is a minute.
+/// Timeout of the headers of a list, and of each part of its body; that of kube-apiserver is a minute.
 const LIST_LIMIT: Duration = Duration::from_secs(65);
 
 /// Timeout of the headers of a watch.
@@ -48,9 +53,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of retries on 429 before that is a fault. The API server responds so while a definition is new.
 const PATIENCE: usize = 5;
 
-/// Objects per page of a list. A page is held as a whole, three times over while it arrives, and an object can have
-/// more than a megabyte.
-const PAGE: u32 = 100;
+/// The limit of a list without one.
+const WITHOUT_LIMIT: u32 = 0;
+/// Objects per page of a list that did not arrive as a whole.
+const PAGE: u32 = 500;
+/// Objects per page of a list of an API server whose responses are limited in size and time.
+pub(crate) const SMALL_PAGE: u32 = 100;
 
 /// A report of the API server.
 #[derive(Debug)]
@@ -66,11 +74,27 @@ pub(super) enum ListWatchEvent<K> {
     Reopened,
 }
 
-/// The objects of a kind that are listed and watched; defaults to all.
+/// The objects of a kind that are listed and watched; defaults to all, as whole objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchSelection {
     pub labels: Option<String>,
     pub fields: Option<String>,
+    /// Requests only the metadata of objects.
+    pub only_metadata: bool,
+    /// Objects per page of a list; `None` for lists without pages.
+    pub page: Option<u32>,
+}
+
+impl WatchSelection {
+    /// The objects with these labels.
+    pub(crate) fn by_labels(selector: impl Into<String>) -> Self {
+        WatchSelection { labels: Some(selector.into()), ..WatchSelection::default() }
+    }
+
+    /// The object of this name.
+    pub(crate) fn by_name(name: &str) -> Self {
+        WatchSelection { fields: Some(format!("metadata.name={name}")), ..WatchSelection::default() }
+    }
 }
 
 /// Why a list or a watch ended; each fault is retried.
@@ -78,6 +102,8 @@ pub(crate) struct WatchSelection {
 pub(crate) enum Fault {
     #[error("the list failed: {}", describe(.0))]
     List(#[source] kube::Error),
+    #[error("the list failed: {0}")]
+    Items(#[source] ListError),
     #[error("the list has no resourceVersion")]
     NoVersion,
     #[error("the watch failed: {}", describe(.0))]
@@ -91,6 +117,10 @@ pub(crate) enum Fault {
     #[error("timed out waiting for a {0}")]
     Late(&'static str),
 }
+
+/// What a response is called that is late.
+const LIST: &str = "list";
+const WATCH: &str = "watch";
 
 impl Fault {
     /// Whether the kind does not exist.
@@ -140,6 +170,15 @@ impl Fault {
         }
     }
 
+    /// Whether the list may arrive in pages, although it did not arrive as a whole.
+    fn is_about_size(&self) -> bool {
+        match self {
+            Fault::List(kube::Error::Api(status)) => matches!(status.code, 413 | 504),
+            Fault::List(_) | Fault::Items(_) | Fault::Late(LIST) => true,
+            _ => false,
+        }
+    }
+
     /// The delay that a busy API server requests; `None` for other faults.
     fn is_busy(&self) -> Option<Duration> {
         match self {
@@ -164,7 +203,8 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let (state, heard) = (ListWatchState::Unlisted, Instant::now());
-    let start = ListWatch { api, selection, state, heard, has_failed: false, patience: PATIENCE };
+    let page = selection.page;
+    let start = ListWatch { api, selection, state, page, heard, has_failed: false, patience: PATIENCE };
     let reports = stream::unfold(start, |mut this| async move {
         let outcome = this.next().await;
         Some((outcome, this))
@@ -193,6 +233,8 @@ struct ListWatch<K> {
     api: Api<K>,
     selection: WatchSelection,
     state: ListWatchState<K>,
+    /// Objects per page of the next list.
+    page: Option<u32>,
     heard: Instant,
     /// Whether a fault was the last that was reported.
     has_failed: bool,
@@ -204,11 +246,8 @@ type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
 enum ListWatchState<K> {
     Unlisted,
-    /// Objects of a page, last first, and what comes after them.
-    Listing {
-        objects: Vec<K>,
-        next: AfterPage,
-    },
+    /// A list or a page of it, of which these items are left.
+    Listing(ListItems<K>),
     /// All objects up to this version are known, and no watch is open.
     Listed {
         version: String,
@@ -220,11 +259,6 @@ enum ListWatchState<K> {
         /// Nothing has come on this watch yet.
         silent: bool,
     },
-}
-
-enum AfterPage {
-    Page(String),
-    End { version: String },
 }
 
 impl<K> ListWatch<K>
@@ -252,6 +286,9 @@ where
                     }
                     _ => {
                         self.has_failed = true;
+                        if fault.is_about_size() {
+                            self.page = Some(self.page.unwrap_or(PAGE));
+                        }
                         return Err(fault);
                     }
                 },
@@ -262,24 +299,28 @@ where
     async fn step(&mut self, state: ListWatchState<K>) -> Result<Option<ListWatchEvent<K>>, Fault> {
         match state {
             ListWatchState::Unlisted => {
-                self.state = page(&self.api, &self.selection, None).await?;
+                self.state = ListWatchState::Listing(list(&self.api, &self.selection, self.page, None).await?);
                 Ok(Some(ListWatchEvent::Event(Event::Init)))
             }
-            ListWatchState::Listing { mut objects, next } => {
-                if let Some(object) = objects.pop() {
-                    self.state = ListWatchState::Listing { objects, next };
+            ListWatchState::Listing(mut items) => {
+                let next = timeout(LIST_LIMIT, items.next()).await.map_err(|_| Fault::Late(LIST))?;
+                if let Some(object) = next.map_err(Fault::Items)? {
+                    self.state = ListWatchState::Listing(items);
                     return Ok(Some(ListWatchEvent::Event(Event::InitApply(object))));
                 }
-                match next {
-                    AfterPage::Page(token) => {
-                        self.state = page(&self.api, &self.selection, Some(token)).await?;
-                        Ok(None)
-                    }
-                    AfterPage::End { version } => {
-                        self.state = ListWatchState::Listed { version: version.clone() };
-                        Ok(Some(ListWatchEvent::Listed { version }))
-                    }
+                let ListMetadata { resource_version: version, r#continue: token } =
+                    items.metadata().map_err(Fault::Items)?;
+                if !token.is_empty() {
+                    self.state =
+                        ListWatchState::Listing(list(&self.api, &self.selection, self.page, Some(token)).await?);
+                    return Ok(None);
                 }
+                if version.is_empty() {
+                    return Err(Fault::NoVersion);
+                }
+                self.state = ListWatchState::Listed { version: version.clone() };
+                self.page = self.selection.page;
+                Ok(Some(ListWatchEvent::Listed { version }))
             }
             ListWatchState::Listed { version } => {
                 let events = start(&self.api, &self.selection, &version).await;
@@ -338,37 +379,47 @@ where
     }
 }
 
-async fn page<K>(api: &Api<K>, selection: &WatchSelection, token: Option<String>) -> Result<ListWatchState<K>, Fault>
+/// Requests a list, or a page of it.
+async fn list<K>(
+    api: &Api<K>,
+    selection: &WatchSelection,
+    page: Option<u32>,
+    token: Option<String>,
+) -> Result<ListItems<K>, Fault>
 where
-    K: Clone + Debug + DeserializeOwned,
+    K: Resource + Clone + DeserializeOwned,
 {
-    let WatchSelection { labels, fields } = selection.clone();
+    let WatchSelection { labels, fields, only_metadata, .. } = selection.clone();
     let params = ListParams {
-        limit: Some(PAGE),
+        limit: Some(page.unwrap_or(WITHOUT_LIMIT)),
         continue_token: token,
         label_selector: labels,
         field_selector: fields,
         ..ListParams::default()
     };
-    let answer = timeout(LIST_LIMIT, api.list(&params)).await;
-    let mut list = answer.map_err(|_| Fault::Late("list"))?.map_err(Fault::List)?;
-    let next = match (list.metadata.continue_, list.metadata.resource_version) {
-        (Some(token), _) if !token.is_empty() => AfterPage::Page(token),
-        (_, Some(version)) if !version.is_empty() => AfterPage::End { version },
-        _ => return Err(Fault::NoVersion),
-    };
-    list.items.reverse();
-    Ok(ListWatchState::Listing { objects: list.items, next })
+    let requests = Request::new(api.resource_url());
+    let request = if only_metadata { requests.list_metadata(&params) } else { requests.list(&params) };
+    let request = request.map_err(|error| Fault::List(kube::Error::BuildRequest(error)))?;
+    let client = api.clone().into_client();
+    let answer = timeout(LIST_LIMIT, client.request_stream(request)).await;
+    Ok(ListItems::from_body(answer.map_err(|_| Fault::Late(LIST))?.map_err(Fault::List)?))
 }
 
 async fn start<K>(api: &Api<K>, selection: &WatchSelection, version: &str) -> Result<Events<K>, Fault>
 where
-    K: Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Send + 'static,
 {
-    let WatchSelection { labels, fields } = selection.clone();
+    let WatchSelection { labels, fields, only_metadata, .. } = selection.clone();
     let params = WatchParams { label_selector: labels, field_selector: fields, ..WatchParams::default() };
-    let answer = timeout(START_LIMIT, api.watch(&params, version)).await;
-    Ok(answer.map_err(|_| Fault::Late("watch"))?.map_err(Fault::Watch)?.boxed())
+    let requests = Request::new(api.resource_url());
+    let request = match only_metadata {
+        true => requests.watch_metadata(&params, version),
+        false => requests.watch(&params, version),
+    };
+    let request = request.map_err(|error| Fault::Watch(kube::Error::BuildRequest(error)))?;
+    let client = api.clone().into_client();
+    let answer = timeout(START_LIMIT, client.request_events(request)).await;
+    Ok(answer.map_err(|_| Fault::Late(WATCH))?.map_err(Fault::Watch)?.boxed())
 }
 
 /// Whether a version is before another one; both are numbers.
@@ -461,10 +512,64 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_are_listed_page_by_page_and_watched_from_there() {
+    async fn a_list_that_does_not_arrive_as_a_whole_is_requested_in_pages() {
+        // DEC-116
+        let whole = || json!({"items": [object("a", "7"), object("b", "7")], "metadata": {"resourceVersion": "7"}});
+        let cut = ScriptedAnswer::Text(whole().to_string().trim_end_matches('}').to_owned());
+        for (answer, fault) in [
+            (cut, "the list failed: the response ended before the list did"),
+            (ScriptedAnswer::error(504, "Timeout"), "the list failed: scripted Timeout"),
+            (ScriptedAnswer::Silence, "timed out waiting for a list"),
+        ] {
+            let script = Script::default();
+            script
+                .get(PATH, &["limit=0"], answer)
+                .get(PATH, &["limit=500"], list(&["a"], "8", "more"))
+                .get(PATH, &["limit=500", "continue=more"], list(&["b"], "8", ""))
+                .get(PATH, &["resourceVersion=8"], ScriptedAnswer::error(410, "Expired"))
+                .get(PATH, &["limit=0"], ScriptedAnswer::ok(whole()))
+                .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]));
+            follow!(script, reports, started);
+            let mut texts = Vec::new();
+            while texts.last().is_none_or(|text| text != "Listed(7)") {
+                texts.push(next(&mut reports, 1, started).await.remove(0).1);
+            }
+            let at = texts.iter().position(|text| text == fault);
+            let at = at.unwrap_or_else(|| panic!("{fault} is not in {texts:?}"));
+            assert_eq!(texts[at + 1..at + 5], ["Init", "InitApply(a)", "InitApply(b)", "Listed(8)"], "{fault}");
+            assert_eq!(texts[at + 6..], ["Init", "InitApply(a)", "InitApply(b)", "Listed(7)"], "{fault}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denied_list_is_not_requested_in_pages() {
+        let script = Script::default();
+        script.get(PATH, &["limit=0"], ScriptedAnswer::error(403, "Forbidden"));
+        script.get(PATH, &["limit=0"], list(&[], "7", ""));
+        follow!(script, reports, started);
+        assert_eq!(next(&mut reports, 3, started).await[2].1, "Listed(7)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_are_requested_of_api_servers_that_need_them() {
         let script = Script::default();
         script
             .get(PATH, &["limit=100"], list(&["a", "b"], "7", "more"))
+            .get(PATH, &["limit=100", "continue=more"], list(&["c"], "7", ""))
+            .get(PATH, &["resourceVersion=7"], ScriptedAnswer::error(410, "Expired"))
+            .get(PATH, &["limit=100"], list(&["a"], "9", ""));
+        let selection = WatchSelection { page: Some(SMALL_PAGE), ..WatchSelection::default() };
+        let mut stream = pin!(list_watch::<ConfigMap>(Api::all(script.client()), selection));
+        let mut reports: Reports<'_> = stream.as_mut();
+        let reported = next(&mut reports, 9, Instant::now()).await;
+        assert_eq!(reported[8].1, "Listed(9)", "{reported:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_listed_page_by_page_and_watched_from_there() {
+        let script = Script::default();
+        script
+            .get(PATH, &["limit=0"], list(&["a", "b"], "7", "more"))
             .get(PATH, &["continue=more"], list(&["c"], "7", ""))
             .get(
                 PATH,
@@ -500,12 +605,12 @@ mod tests {
     async fn a_selector_applies_to_lists_and_watches() {
         let script = Script::default();
         let words = ["labelSelector=%21a", "fieldSelector=metadata.name%3Db"];
-        script.get(PATH, &[&words[..], &["limit=100"]].concat(), list(&["b"], "7", "")).get(
+        script.get(PATH, &[&words[..], &["limit=0"]].concat(), list(&["b"], "7", "")).get(
             PATH,
             &[&words[..], &["watch=true"]].concat(),
             ScriptedAnswer::OpenWatch(vec![after(1, bookmark("8")), after(2, event("DELETED", object("b", "9")))]),
         );
-        let selection = WatchSelection { labels: Some("!a".into()), fields: Some("metadata.name=b".into()) };
+        let selection = WatchSelection { labels: Some("!a".into()), ..WatchSelection::by_name("b") };
         let mut stream = pin!(list_watch::<ConfigMap>(Api::all(script.client()), selection));
         let mut reports: Reports<'_> = stream.as_mut();
         let reported = next(&mut reports, 5, Instant::now()).await;
@@ -520,9 +625,9 @@ mod tests {
             ScriptedAnswer::error(410, "Expired"),
         ] {
             let script = Script::default();
-            script.get(PATH, &["limit=100"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
+            script.get(PATH, &["limit=0"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
                 PATH,
-                &["limit=100"],
+                &["limit=0"],
                 list(&["a"], "20", ""),
             );
             follow!(script, reports, started);
@@ -537,7 +642,7 @@ mod tests {
     async fn a_broken_watch_continues_without_losing_events() {
         let script = Script::default();
         script
-            .get(PATH, &["limit=100"], list(&[], "7", ""))
+            .get(PATH, &["limit=0"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], ScriptedAnswer::Watch(vec![after(5, bookmark("8"))]))
             .get(PATH, &["resourceVersion=8"], ScriptedAnswer::error(500, "InternalError"))
             .get(
@@ -565,8 +670,8 @@ mod tests {
         let script = Script::default();
         let busy = || ScriptedAnswer::error(429, "TooManyRequests");
         script
-            .get(PATH, &["limit=100"], busy())
-            .get(PATH, &["limit=100"], list(&[], "7", ""))
+            .get(PATH, &["limit=0"], busy())
+            .get(PATH, &["limit=0"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], busy())
             .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![after(1, bookmark("8"))]));
         follow!(script, reports, started);
@@ -574,7 +679,7 @@ mod tests {
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         let script = Script::default();
         for _ in 0..=PATIENCE {
-            script.get(PATH, &["limit=100"], busy());
+            script.get(PATH, &["limit=0"], busy());
         }
         follow!(script, reports, started);
         let reported = next(&mut reports, 1, started).await;
@@ -585,11 +690,11 @@ mod tests {
     async fn a_silent_connection_is_closed_and_a_silent_server_is_listed_again() {
         let script = Script::default();
         script
-            .get(PATH, &["limit=100"], list(&[], "7", ""))
+            .get(PATH, &["limit=0"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![after(60, bookmark("8"))]))
             .get(PATH, &["resourceVersion=8"], ScriptedAnswer::OpenWatch(vec![]))
-            .get(PATH, &["limit=100"], ScriptedAnswer::Silence)
-            .get(PATH, &["limit=100"], list(&["a"], "9", ""));
+            .get(PATH, &["limit=0"], ScriptedAnswer::Silence)
+            .get(PATH, &["limit=500"], list(&["a"], "9", ""));
         follow!(script, reports, started);
         let want = [(0, "Init"), (0, "Listed(7)"), (60, "bookmark"), (325, "timed out waiting for a list")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
@@ -599,7 +704,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_stays_open_after_a_fault_is_reported_once() {
         let script = Script::default();
-        script.get(PATH, &["limit=100"], list(&[], "7", ""));
+        script.get(PATH, &["limit=0"], list(&[], "7", ""));
         for _ in 0..6 {
             script.get(PATH, &["resourceVersion=7"], ScriptedAnswer::error(500, "InternalError"));
         }
@@ -607,7 +712,7 @@ mod tests {
             .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]))
             .get(PATH, &["resourceVersion=7"], ScriptedAnswer::OpenWatch(vec![]))
             // It said nothing, so it is no proof that the server still does.
-            .get(PATH, &["limit=100"], list(&["a"], "9", ""));
+            .get(PATH, &["limit=0"], list(&["a"], "9", ""));
         follow!(script, reports, started);
         let reported = next(&mut reports, 9, started).await;
         let (last, reopened) = (&reported[7], &reported[8]);
@@ -621,7 +726,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn watches_that_end_at_once_are_restarted_with_a_delay() {
         let script = Script::default();
-        script.get(PATH, &["limit=100"], list(&[], "7", ""));
+        script.get(PATH, &["limit=0"], list(&[], "7", ""));
         for _ in 0..5 {
             script.get(PATH, &["resourceVersion=7"], ScriptedAnswer::Watch(vec![]));
         }
@@ -641,7 +746,7 @@ mod tests {
                 &["resourceVersion=7"],
                 ScriptedAnswer::OpenWatch(vec![after(1, line)]),
             );
-            script.get(PATH, &["limit=100"], list(&["a"], "3", ""));
+            script.get(PATH, &["limit=0"], list(&["a"], "3", ""));
             script.get(PATH, &["resourceVersion=3"], ScriptedAnswer::OpenWatch(vec![]));
             let mut reports = pin!(list_watch::<ConfigMap>(Api::all(script.client()), WatchSelection::default()));
             let mut faults = 0;

@@ -264,7 +264,7 @@ impl ManagedObjects {
             report,
             listings: self.listings.clone(),
         };
-        let selected = Selected { labels: selector(kind).map(str::to_owned), fields: None };
+        let selected = Selected { labels: selector(kind).map(str::to_owned), ..Selected::default() };
         let (client, namespace, resource) = (self.client.clone(), self.namespace.clone(), resource.clone());
         let watch = async move {
             match resource.api(client, namespace.as_deref()) {

@@ -84,6 +84,7 @@ pub(crate) fn follow(
     let mut mirror = Mirror::for_resource(resource.clone());
     let objects = MetadataStore { store: mirror.store().clone(), resource, names: Arc::default() };
     let index = objects.clone();
+    let selection = WatchSelection { only_metadata: true, ..selection };
     let follow = async move {
         let mut seen = super::observations::follow(api, selection, kind, metrics);
         while let Some(mut seen) = seen.next().await {
@@ -128,6 +129,37 @@ mod tests {
     use kube::runtime::watcher::Event;
 
     use super::*;
+
+    #[tokio::test]
+    async fn nothing_but_metadata_is_requested() {
+        let accepted: Arc<Mutex<Vec<(bool, String)>>> = Arc::default();
+        let noted = accepted.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+            let accept = request.headers()[http::header::ACCEPT].to_str().unwrap().to_owned();
+            noted.lock().unwrap().push((is_watch, accept));
+            async move {
+                if is_watch {
+                    std::future::pending::<()>().await;
+                }
+                let list = axum::body::Body::from(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#);
+                Ok::<_, std::convert::Infallible>(http::Response::new(list))
+            }
+        });
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let api = Api::all_with(kube::Client::new(service, "default"), &resource);
+        let kind = WatchedKind::own("ConfigMap", "v1");
+        let (_, follow) = follow(api, resource, WatchSelection::default(), kind, Arc::default(), |_| ());
+        let is_watching = async {
+            while accepted.lock().unwrap().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! { () = follow => {}, () = is_watching => {} }
+        let accepted = accepted.lock().unwrap();
+        assert!(accepted[0].1.contains("as=PartialObjectMetadataList") && !accepted[0].0, "{accepted:?}");
+        assert!(accepted[1].1.contains("as=PartialObjectMetadata;") && accepted[1].0, "{accepted:?}");
+    }
 
     #[test]
     fn objects_are_found_by_their_cluster_as_long_as_they_belong_to_it() {

@@ -24,6 +24,8 @@ use tower::service_fn;
 pub enum ScriptedAnswer {
     /// A status and an object.
     Object(StatusCode, Value),
+    /// A text with status 200.
+    Text(String),
     /// A watch: what is said after how long; then the connection ends.
     Watch(Vec<(Duration, Value)>),
     /// A watch that says something, and then stays open for ever.
@@ -129,6 +131,7 @@ impl ScriptedAnswer {
     async fn response(self) -> Response<Body> {
         let (code, body) = match self {
             ScriptedAnswer::Object(code, object) => (code, Body::from(object.to_string())),
+            ScriptedAnswer::Text(text) => (StatusCode::OK, Body::from(text)),
             ScriptedAnswer::Watch(lines) => (StatusCode::OK, Body::from_stream(spoken(lines))),
             ScriptedAnswer::OpenWatch(lines) => {
                 (StatusCode::OK, Body::from_stream(spoken(lines).chain(stream::pending())))

@@ -34,7 +34,7 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 async fn follow(client: kube::Client, cache: &Cache, metrics: Arc<Metrics>) {
     let resource = Resource::known(GROUP, WireVersion::V1Beta2.name(), KIND);
     let api = resource.in_scope::<RawObject>(client, cache.facts().scope());
-    let selection = WatchSelection { labels: Some(label::OWNED.to_owned()), fields: None };
+    let selection = WatchSelection::by_labels(label::OWNED);
     let own = WatchedKind::own(KIND, &resource.as_api().api_version);
     let kind = WatchedKind { ends_if_unserved: true, ..own };
     let mut seen = observations::follow(api, selection, kind, metrics);

@@ -170,7 +170,7 @@ impl Templates {
 
     fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<TemplateWatch, InvalidSegment> {
         let api = resource.api(self.client.clone(), self.namespace.as_deref())?;
-        let selection = WatchSelection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let selection = WatchSelection::by_labels(NOT_OWNED);
         let (listed, is_listed) = watch::channel(false);
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());

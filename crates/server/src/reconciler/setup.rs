@@ -47,7 +47,7 @@ impl Setup {
     ) -> (MetadataStore, impl Future<Output = ()> + Send + use<F>) {
         let served = Resource::known(GROUP, "v1beta2", kind);
         let api = served.in_scope(self.client.clone(), self.cache.facts().scope());
-        let selection = WatchSelection { labels: Some(label::OWNED.to_owned()), fields: None };
+        let selection = WatchSelection::by_labels(label::OWNED);
         let watched = WatchedKind::own(kind, API_VERSION);
         metadata::follow(api, served.as_api().clone(), selection, watched, self.metrics.clone(), changed)
     }

@@ -37,7 +37,6 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::managed::{ManagedObjects, ObjectChange};
-use crate::kubernetes::overload::ApiOverload;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use engine::topology::Options;
 use engine::topology::class_references::references;
@@ -272,7 +271,7 @@ impl RunFailure for TopologyRunError {
             TopologyRunError::Interrupted(_) => RetryDecision::Again(history::APART, "no-memory"),
             TopologyRunError::Unlisted(_) => RetryDecision::Postponed,
             TopologyRunError::Overloaded(overload) => RetryDecision::for_failure(Some(overload)),
-            TopologyRunError::Status(error) => RetryDecision::for_failure(ApiOverload::from_error(error).as_ref()),
+            TopologyRunError::Status(error) => RetryDecision::for_failure(error.overload().as_ref()),
             _ => RetryDecision::Failed,
         }
     }
@@ -282,6 +281,7 @@ impl RunFailure for TopologyRunError {
 mod tests {
     use super::*;
     use crate::kubernetes::lease::NotLeading;
+    use crate::kubernetes::overload::ApiOverload;
 
     fn concluded(outcome: Result<TopologyOutcome, TopologyRunError>, backoff: &Backoff) -> (NextRun, &'static str) {
         let Conclusion { action, outcome, .. } = super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff);

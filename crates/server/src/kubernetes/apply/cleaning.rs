@@ -1,6 +1,8 @@
 //! What is reverted when an object could not be written: templates that were created for it (RS-21, RS-29, RS-32,
 //! RS-34), and hooks that were marked for it (HK-20).
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -72,11 +74,11 @@ impl PlanExecution<'_> {
         let left = hooks_without_step(marked.from(), marked.to());
         let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
         let unmarked = marked.changed_to(left.as_ref());
-        match cluster::write(self.client, &cluster, self.run.cluster_uid, &self.version, &[unmarked]).await {
+        match cluster::write(self.client, &cluster, &self.base, &[unmarked]).await {
             Ok(written) => {
                 info!(%cluster, "Unmarked the hooks of a step that the control plane did not take");
                 let version = written.resource_version().to_owned();
-                self.version.clone_from(&version);
+                self.base = Cow::Owned(written.clone());
                 self.outcome.written.push(WriteRecord { object: cluster, version });
                 self.outcome.cluster = Some(written);
             }

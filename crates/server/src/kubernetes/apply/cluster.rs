@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use tracing::debug;
 
 use super::ApplyError;
+use crate::kubernetes::tested_patch::TestedPatch;
 use crate::kubernetes::untyped;
 use engine::topology::plan::ChangedField;
 use model::hub::{Object, ObjectRef, annotation, paths};
@@ -49,7 +50,16 @@ impl<'a> ClusterField<'a> {
 
     /// Whether it is the annotation with the pending hooks.
     pub(super) fn is_of_hooks(&self) -> bool {
-        self.path == ["metadata", "annotations", annotation::PENDING_HOOKS]
+        self.is_annotation(annotation::PENDING_HOOKS)
+    }
+
+    /// Whether it is a record for topologist itself, whose changes have no event.
+    pub(super) fn is_record(&self) -> bool {
+        self.is_of_hooks() || self.is_annotation(annotation::ROLLED_OUT)
+    }
+
+    fn is_annotation(&self, name: &str) -> bool {
+        self.path == ["metadata", "annotations", name]
     }
 
     /// Whether it is the reference to the control plane.
@@ -81,35 +91,39 @@ impl<'a> ClusterField<'a> {
     }
 }
 
-/// Writes the places, and nothing else, and returns the Cluster as it is then.
+/// Writes the places, and nothing else, of a Cluster that was `base` when it was read; returns it as it is then.
 ///
-/// The patch names the version that the plan was made of. When another client has written the Cluster since, as status
-/// is written all the time, it is read again: new objects must not be lost because of that. The plan stands as long as
-/// none of its places has another value.
+/// A write of other fields by another client, as status is written all the time, is no conflict (DEC-118). If a place
+/// has changed, the Cluster is read again: new objects must not be lost because of that. The plan stands as long as none
+/// of its places has another value than before or after it.
 pub(super) async fn write(
     client: &kube::Client,
     cluster: &ObjectRef,
-    uid: &str,
-    version: &str,
+    base: &Object,
     places: &[ClusterField<'_>],
 ) -> Result<Object, ApplyError> {
     let changed = || ApplyError::Changed { object: Box::new(cluster.clone()) };
     let failed = |source| ApplyError::update(cluster, source);
-    let mut version = version.to_owned();
+    let uid = base.uid();
+    let mut patch = TestedPatch::for_object(base);
+    places.iter().for_each(|place| patch.set(&place.path, place.to.cloned()));
+    match untyped::update(client, cluster, &patch.tested()).await {
+        Err(error) if error.is_conflict() || error.is_invalid() => {}
+        Err(error) if error.is_not_found() => return Err(changed()),
+        written => return written.map_err(failed),
+    }
     for _ in 0..ATTEMPTS {
-        let metadata = json!({"uid": uid, "resourceVersion": version});
+        let Some(found) = untyped::get(client, cluster).await.map_err(failed)? else { return Err(changed()) };
+        let is_same = found.uid() == uid && !found.is_being_deleted();
+        if !is_same || !places.iter().all(|place| place.is_as_planned(&found)) {
+            return Err(changed());
+        }
+        debug!(%cluster, "Write conflict on the Cluster, retrying");
+        let metadata = json!({"uid": uid, "resourceVersion": found.text(paths::metadata::RESOURCE_VERSION)?});
         let mut patch = Map::from_iter([("metadata".to_owned(), metadata)]);
         places.iter().for_each(|place| place.put_into(&mut patch));
         match untyped::update(client, cluster, &Patch::Merge(Value::Object(patch))).await {
-            Err(error) if error.is_conflict() => {
-                let Some(found) = untyped::get(client, cluster).await.map_err(failed)? else { return Err(changed()) };
-                let is_same = found.uid() == uid && !found.is_being_deleted();
-                if !is_same || !places.iter().all(|place| place.is_as_planned(&found)) {
-                    return Err(changed());
-                }
-                debug!(%cluster, "Write conflict on the Cluster, retrying");
-                version = found.text(paths::metadata::RESOURCE_VERSION)?.unwrap_or_default().to_owned();
-            }
+            Err(error) if error.is_conflict() => {}
             Err(error) if error.is_not_found() => return Err(changed()),
             written => return written.map_err(failed),
         }

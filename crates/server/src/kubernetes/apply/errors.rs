@@ -63,12 +63,15 @@ impl ApplyError {
         }
     }
 
-    /// What the API server said.
     /// Whether it is unknown if the failed write was stored.
-    pub(super) fn may_have_written(&self) -> bool {
-        self.source_of().is_some_and(ApiRequestError::may_have_written)
+    pub fn may_have_written(&self) -> bool {
+        match self {
+            ApplyError::Several(errors) => errors.iter().any(ApplyError::may_have_written),
+            other => other.source_of().is_some_and(ApiRequestError::may_have_written),
+        }
     }
 
+    /// What the API server said.
     pub(super) fn source_of(&self) -> Option<&ApiRequestError> {
         match self {
             ApplyError::Create { source, .. }

@@ -31,12 +31,20 @@ fn shim(cluster: &ObjectKey, uid: &str) -> Result<Object, ApplyError> {
     Ok(shim)
 }
 
-/// Creates the ConfigMap, or uses the one that an earlier run created, and returns its uid.
-pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str) -> Result<String, ApplyError> {
+/// The shim of a run.
+#[derive(Debug)]
+pub(super) struct UsedShim {
+    pub uid: String,
+    /// Whether this run created it.
+    pub is_new: bool,
+}
+
+/// Creates the ConfigMap, or uses the one that an earlier run created.
+pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str) -> Result<UsedShim, ApplyError> {
     let reference = reference(cluster);
-    let found = match untyped::create(client, &shim(cluster, uid)?).await {
-        Err(error) if error.is_conflict() => untyped::get(client, &reference).await.and_then(there),
-        created => created,
+    let (found, is_new) = match untyped::create(client, &shim(cluster, uid)?).await {
+        Err(error) if error.is_conflict() => (untyped::get(client, &reference).await.and_then(there), false),
+        created => (created, true),
     };
     let found = found.map_err(|source| ApplyError::create(&reference, source))?;
     if !is_ours(&found, cluster, uid) {
@@ -45,7 +53,7 @@ pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str
     if found.is_being_deleted() {
         return Err(ApplyError::Changed { object: Box::new(reference) });
     }
-    Ok(found.uid().to_owned())
+    Ok(UsedShim { uid: found.uid().to_owned(), is_new })
 }
 
 /// The owner reference that names the ConfigMap with this uid.

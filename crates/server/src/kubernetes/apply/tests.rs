@@ -70,6 +70,24 @@ fn references() -> PlanStep {
     PlanStep { changes, ..step(StepAction::Apply, TopologyPart::Cluster, "blade") }
 }
 
+/// The Cluster that plans were made for.
+fn base() -> Object {
+    let base = json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"namespace": "ns", "name": "blade",
+        "uid": "uid", "resourceVersion": "7",
+        "generation": 1, "annotations": {"runtime.cluster.x-k8s.io/pending-hooks": "A"}}, "spec": {}});
+    Object::try_from(base).unwrap()
+}
+
+/// The operation of a JSON patch that tests a value.
+fn tests(path: &str, value: &str) -> String {
+    format!("{{\"op\":\"test\",\"path\":\"{path}\",\"value\":{value}}}")
+}
+
+/// The operation of a JSON patch that adds a value.
+fn adds(path: &str, value: &str) -> String {
+    format!("{{\"op\":\"add\",\"path\":\"{path}\",\"value\":{value}}}")
+}
+
 fn create(part: TopologyPart, name: &str) -> PlanStep {
     step(StepAction::Create, part, name)
 }
@@ -102,7 +120,8 @@ async fn carry_out_plan(script: &Script, plan: &Plan) -> AppliedPlan {
 async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> AppliedPlan {
     let applier = Applier::new(script.client());
     let cluster = ObjectKey::new("ns", "blade");
-    let run = PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };
+    let known_workers = &BTreeSet::new();
+    let run = PlanRun { cluster: &cluster, base: &base(), plan, shim, known_workers };
     let outcome = applier.apply(run).await;
     assert_eq!(script.left(), 0, "{:?}", outcome.error);
     outcome
@@ -149,8 +168,12 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
         "uid-of-cells",
         ScriptedAnswer::ok(json!({})),
     );
-    let words = ["\"infrastructureRef\":{", "\"resourceVersion\":\"7\"", "\"uid\":\"uid\""];
-    script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &words, written("blade")).hears(3);
+    let words = [
+        &*tests("/metadata/uid", "\"uid\""),
+        &tests("/spec/infrastructureRef", "null"),
+        "\"path\":\"/spec/infrastructureRef\",\"value\":{",
+    ];
+    script.expect(&Method::PATCH, &format!("{CORE}/clusters/blade"), &words, written("blade")).hears(1);
     let steps = vec![
         create(TopologyPart::Infrastructure, "ground"),
         create(TopologyPart::ControlPlaneMachines, "cells"),
@@ -201,7 +224,7 @@ async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_execute
     script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
     let steps = vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain")];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
-    let run = PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
+    let run = PlanRun { cluster: &cluster, base: &base(), plan: &plan, shim: None, known_workers: &BTreeSet::new() };
     let outcome = Applier::new(script.client()).only_while(goes_on).apply(run).await;
     assert_eq!(script.left(), 0);
     assert!(outcome.error.unwrap().is_conflict());
@@ -239,11 +262,15 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
         vec![create(TopologyPart::Infrastructure, "ground"), create(TopologyPart::ControlPlane, "brain"), references()];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
     let outcome = applier
-        .apply(PlanRun { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
+        .apply(PlanRun { cluster: &cluster, base: &base(), plan: &plan, shim: None, known_workers: &BTreeSet::new() })
         .await;
     assert!(outcome.error.is_some());
     let reference = json!({"apiGroup": "g", "kind": "K", "name": "infrastructureRef"});
-    let want = json!({"metadata": {"uid": "uid", "resourceVersion": "7"}, "spec": {"infrastructureRef": reference}});
+    let want = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "uid"},
+        {"op": "test", "path": "/spec/infrastructureRef", "value": null},
+        {"op": "add", "path": "/spec/infrastructureRef", "value": reference},
+    ]);
     assert_eq!(*sent.lock().unwrap(), want);
 }
 
@@ -303,7 +330,7 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
         };
         let both_go = |script: &Script| {
             script.deletes(&metal, "uid-of-metal", ScriptedAnswer::ok(json!({})));
-            script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(2);
+            script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(1);
         };
         // Nothing refers to the first when the second fails, whether or not the second was stored.
         let script = begun();
@@ -325,18 +352,18 @@ async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
         let script = begun();
         script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::error(500, "InternalError"));
         script.get(&md, &[], ScriptedAnswer::ok(refers.clone())).get(&md, &[], ScriptedAnswer::ok(refers));
-        script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(2);
+        script.deletes(&boot, "uid-of-boot", ScriptedAnswer::ok(json!({}))).hears(1);
         carry_out(&script, deployment(action)).await.error.unwrap();
         let script = begun();
         script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::error(500, "InternalError"));
         script.get(&md, &[], ScriptedAnswer::error(404, "NotFound"));
         script.deletes(&metal, "uid-of-metal", ScriptedAnswer::ok(json!({})));
-        script.get(&md, &[], ScriptedAnswer::error(403, "Forbidden")).hears(2);
+        script.get(&md, &[], ScriptedAnswer::error(403, "Forbidden")).hears(1);
         carry_out(&script, deployment(action)).await.error.unwrap();
 
         // It says nothing: what may be referred to stays.
         let script = begun();
-        script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::Silence).hears(2);
+        script.applies(&boot, written("boot")).applies(&md, ScriptedAnswer::Silence).hears(1);
         carry_out(&script, deployment(action)).await.error.unwrap();
     }
 }
@@ -363,10 +390,10 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
         "uid-of-boot",
         ScriptedAnswer::ok(json!({})),
     );
-    script.hears(2);
+    script.hears(1);
     carry_out(&script, pool(StepAction::Create)).await.error.unwrap();
     let script = Script::default();
-    script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422)).hears(2);
+    script.applies(&metal, written("metal")).applies(&boot, written("boot")).applies(&mp, refused(422)).hears(1);
     carry_out(&script, pool(StepAction::Apply)).await.error.unwrap();
 
     let script = Script::default();
@@ -381,7 +408,7 @@ async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
     ] {
         script.applies(&path, written(path.rsplit('/').next().unwrap()));
     }
-    script.applies(&format!("{CORE}/machinehealthchecks/check"), refused(422)).hears(3);
+    script.applies(&format!("{CORE}/machinehealthchecks/check"), refused(422)).hears(1);
     carry_out(&script, steps).await.error.unwrap();
 }
 
@@ -392,6 +419,43 @@ async fn without_the_live_list_no_worker_is_created() {
     script.get(&format!("{CORE}/machinedeployments"), &[], ScriptedAnswer::error(403, "Forbidden"));
     let error = carry_out(&script, deployment(StepAction::Create)).await.error.unwrap().to_string();
     assert_eq!(error, "failed to list existing MachineDeployments: scripted Forbidden");
+}
+
+#[tokio::test]
+async fn workers_are_listed_only_if_there_may_be_one_that_no_watch_has_shown() {
+    // RS-27
+    let list = |items: Value| ScriptedAnswer::ok(json!({"items": items}));
+    let objects = |script: &Script| {
+        script.applies(&format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"), written("metal"));
+        script.applies(&format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"), written("boot"));
+        script.applies(&format!("{CORE}/machinedeployments/md-object"), written("md-object")).hears(1);
+    };
+    // The first run of a Cluster creates the shim.
+    let script = Script::default();
+    script.expect(&Method::POST, CONFIG_MAPS, &[], shim(json!({})));
+    objects(&script);
+    let created = carry_out_plan(&script, &with_shim(deployment(StepAction::Create), Shim::Create)).await;
+    assert_eq!(created.known_workers, WorkerKind::ALL.into());
+
+    let script = Script::default();
+    script.get(&format!("{CORE}/machinedeployments"), &[], list(json!([])));
+    objects(&script);
+    assert_eq!(carry_out(&script, deployment(StepAction::Create)).await.known_workers, [MD].into());
+
+    // What the plan does not know, the next plan may not know either.
+    let script = Script::default();
+    let labels = json!({"topology.cluster.x-k8s.io/deployment-name": "md"});
+    let known = json!({"metadata": {"namespace": "ns", "name": "md-other", "labels": labels}});
+    script.get(&format!("{CORE}/machinedeployments"), &[], list(json!([known])));
+    let skipped = carry_out(&script, deployment(StepAction::Create)).await;
+    assert!(skipped.known_workers.is_empty() && skipped.written.is_empty());
+
+    let script = Script::default();
+    objects(&script);
+    let (plan, cluster) = (with_shim(deployment(StepAction::Create), Shim::Keep), ObjectKey::new("ns", "blade"));
+    let run = PlanRun { cluster: &cluster, base: &base(), plan: &plan, shim: None, known_workers: &[MD].into() };
+    let known = Applier::new(script.client()).apply(run).await;
+    assert_eq!((known.known_workers, script.left()), ([MD].into(), 0));
 }
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -491,7 +555,7 @@ async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
 
 #[tokio::test]
 async fn hooks_are_marked_first_and_without_an_event() {
-    // RS-23, EV-07, EV-09, HK-03: and the next write of the Cluster names the version that this one has made.
+    // RS-23, EV-07, EV-09, HK-03
     let change = ChangedField {
         path: "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]".to_owned(),
         from: Some(json!("A")),
@@ -503,9 +567,11 @@ async fn hooks_are_marked_first_and_without_an_event() {
     let mark = PlanStep { changes: vec![change], ..step(StepAction::Apply, TopologyPart::Cluster, "blade") };
     let cluster = format!("{CORE}/clusters/blade");
     let script = Script::default();
-    let words = ["\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,B\"", "\"resourceVersion\":\"7\""];
+    let hooks = "/metadata/annotations/runtime.cluster.x-k8s.io~1pending-hooks";
+    let words = [&*tests(hooks, "\"A\""), &adds(hooks, "\"A,B\"")];
     script.expect(&Method::PATCH, &cluster, &words, written("blade"));
-    script.expect(&Method::PATCH, &cluster, &["\"resourceVersion\":\"8\""], written("blade")).hears(1);
+    // DEC-118: the next write is computed from the Cluster that this one has left.
+    script.expect(&Method::PATCH, &cluster, &[&tests("/metadata/uid", "\"uid-of-blade\"")], written("blade")).hears(1);
     assert!(carry_out(&script, vec![mark.clone(), references()]).await.error.is_none());
 
     // What another client has marked since is not overwritten.
@@ -547,7 +613,8 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     };
     let cluster = format!("{CORE}/clusters/blade");
     let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
-    let unmarked = "\"runtime.cluster.x-k8s.io/pending-hooks\":\"A,AfterClusterUpgrade\"";
+    let unmarked = adds("/metadata/annotations/runtime.cluster.x-k8s.io~1pending-hooks", "\"A,AfterClusterUpgrade\"");
+    let unmarked = &*unmarked;
     for (stored, is_unmarked) in [
         (ScriptedAnswer::ok(at("4", "v1.32.0")), true),
         (ScriptedAnswer::ok(at("4", "v1.33.0")), false),
@@ -559,7 +626,12 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
         script.expect(&Method::PATCH, &control_plane, &[], refused(422));
         script.get(&control_plane, &[], stored);
         if is_unmarked {
-            script.expect(&Method::PATCH, &cluster, &[unmarked, "\"resourceVersion\":\"8\""], written("blade"));
+            script.expect(
+                &Method::PATCH,
+                &cluster,
+                &[unmarked, &tests("/metadata/uid", "\"uid-of-blade\"")],
+                written("blade"),
+            );
         }
         assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
     }
@@ -598,10 +670,12 @@ async fn a_cluster_that_was_created_again_is_not_the_planned_one() {
         assert!(carry_out(&script, vec![references()]).await.error.unwrap().is_conflict());
     }
     let script = Script::default();
-    for version in ["7", "8", "8", "8", "8"] {
-        let version = format!("\"resourceVersion\":\"{version}\"");
-        script.expect(&Method::PATCH, &cluster, &[&version], ScriptedAnswer::error(409, "Conflict"));
+    // A test has failed because of another place than those of the plan.
+    script.expect(&Method::PATCH, &cluster, &["\"op\":\"test\""], ScriptedAnswer::error(422, "Invalid"));
+    for _ in 0..5 {
         script.get(&cluster, &[], ScriptedAnswer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8"}})));
+        let words = ["\"resourceVersion\":\"8\""];
+        script.expect(&Method::PATCH, &cluster, &words, ScriptedAnswer::error(409, "Conflict"));
     }
     let error = carry_out(&script, vec![references()]).await.error.unwrap();
     assert_eq!(error.to_string(), "Cluster ns/blade has changed since it was read");
@@ -630,7 +704,7 @@ fn messages_are_those_of_the_specification() {
     };
     let worker = |kind| TopologyPart::Worker(kind, "w".to_owned());
     let smith = || TopologyPart::WorkerInfrastructure(MD, "w".to_owned());
-    let cases: BTreeMap<&str, (EventReason, PlanStep)> = [
+    let cases: BTreeMap<&str, (TopologyEvent, PlanStep)> = [
         ("Created ForgeCluster \"ns/n\"", (CREATED, create(TopologyPart::Infrastructure, "n"))),
         ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(StepAction::Apply, TopologyPart::Infrastructure, "n"))),
         ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(StepAction::Apply, smith(), "n"))),
@@ -672,8 +746,31 @@ fn messages_are_those_of_the_specification() {
         }),
     ]
     .into();
-    for (want, (reason, step)) in cases {
-        assert_eq!(message(&step), Some((reason, want.to_owned())));
+    for (want, (event, step)) in cases {
+        let (found, part) = event_part(&step).unwrap();
+        assert_eq!((found, format!("{} {part}", event.verb)), (event, want.to_owned()));
     }
-    assert_eq!(message(&step(StepAction::Delete, TopologyPart::ControlPlaneMachines, "n")), None);
+    assert_eq!(event_part(&step(StepAction::Delete, TopologyPart::ControlPlaneMachines, "n")), None);
+}
+
+#[test]
+fn a_run_has_one_event_for_each_reason_and_more_only_if_its_message_is_full() {
+    // DEC-117
+    let mut events = RunEvents::default();
+    let mut record = |event: TopologyEvent, part: String| {
+        events.0.entry(event.verb).or_insert_with(|| (event, Vec::new())).1.push(part);
+    };
+    record(CREATED, "A \"ns/a\"".to_owned());
+    record(UPDATED, "B \"ns/b\" (metadata changes)".to_owned());
+    for number in 0..60 {
+        record(CREATED, format!("ForgeMachineTemplate \"ns/{number}\""));
+    }
+    let cluster = ObjectRef::new(API_VERSION, "Cluster", ObjectKey::new("ns", "blade"));
+    let texts: Vec<String> = events.about(&cluster, "uid").iter().map(|event| event.message().to_owned()).collect();
+    assert!(texts[0].starts_with("Created A \"a\", ForgeMachineTemplate \"0\", Forge"), "{texts:?}");
+    assert!(texts[1].starts_with("Created ForgeMachineTemplate \""), "{texts:?}");
+    assert_eq!(texts[2..], ["Updated B \"ns/b\" (metadata changes)"]);
+    let all = texts.concat();
+    assert!((0..60).all(|number| all.matches(&format!("\"{number}\"")).count() == 1), "{texts:?}");
+    assert!(texts.iter().all(|text| text.len() <= LONGEST_MESSAGE), "{texts:?}");
 }

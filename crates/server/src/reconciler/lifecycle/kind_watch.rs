@@ -16,9 +16,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::store::{LifecycleStore, number};
-use crate::kubernetes::WatchSelection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::observations::{self, Observation, WatchedKind};
+use crate::kubernetes::{SMALL_PAGE, WatchSelection};
 use crate::telemetry::metrics::Metrics;
 use golang::json::PlainValue;
 use machines::lifecycle::{GroupKind, ObjectId, set_field};
@@ -71,7 +71,10 @@ impl KindWatch {
         metrics: Arc<Metrics>,
     ) -> impl Stream<Item = WatchProgress> + Send + use<> {
         let resource = resource.as_api().clone();
-        let seen = observations::follow(api, WatchSelection::default(), watched, metrics);
+        // The API server of a tenant has a limit for each response.
+        let page = self.sizes.is_some().then_some(SMALL_PAGE);
+        let selection = WatchSelection { page, ..WatchSelection::default() };
+        let seen = observations::follow(api, selection, watched, metrics);
         seen.map(move |seen| self.take(seen, &resource))
     }
 

@@ -91,9 +91,7 @@ mod tests {
     }
 
     fn written(raw: &Object, change: &DeletionChange) -> Value {
-        let mut after = Object::as_ref(raw).clone();
-        json_patch::patch(&mut after, &cluster_patch(raw, &decoded(raw), None, change, None)).unwrap();
-        after["metadata"]["annotations"].clone()
+        cluster_patch(raw, &decoded(raw), None, change, None).applied()["metadata"]["annotations"].take()
     }
 
     #[test]

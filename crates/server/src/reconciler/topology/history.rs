@@ -1,12 +1,13 @@
 //! Data about Clusters that is kept between runs. It may be lost at any time (PERF-11).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use engine::topology::shim::Shim;
+use engine::topology::worker::WorkerKind;
 use model::hub::{ObjectKey, ObjectRef};
 
 /// Two runs for one Cluster start at least this long apart (RS-10).
@@ -27,6 +28,8 @@ struct RunRecord {
     shim: Option<String>,
     /// Runs in a row that ended in a write conflict.
     conflicts: u32,
+    /// The kinds of workers of which the watches have shown all that exist, once they have shown the writes above.
+    known_workers: BTreeSet<WorkerKind>,
     /// The shim is deleted, even if owner references still name it: garbage collection drops those.
     has_dropped_shim: bool,
 }
@@ -72,7 +75,12 @@ impl RunHistory {
     pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&UnseenWrite) -> bool) -> Vec<String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = all.get_mut(key) else { return Vec::new() };
-        memory.written.retain(|write| write.at.elapsed() < FORGOTTEN && !has_seen(write));
+        memory.written.retain(|write| !has_seen(write));
+        let unseen = memory.written.len();
+        memory.written.retain(|write| write.at.elapsed() < FORGOTTEN);
+        if memory.written.len() < unseen {
+            memory.known_workers.clear();
+        }
         memory.written.iter().map(|write| write.object.kind.clone()).collect()
     }
 
@@ -81,6 +89,17 @@ impl RunHistory {
         if let Some(memory) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
             memory.written.clear();
         }
+    }
+
+    /// The kinds of workers of which a run that is about to begin knows all that exist (RS-27).
+    pub(super) fn known_workers(&self, key: &ObjectKey) -> BTreeSet<WorkerKind> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key).map(|memory| memory.known_workers.clone()).unwrap_or_default()
+    }
+
+    /// Notes the kinds of workers of which the next run knows all that exist.
+    pub(super) fn knows_workers(&self, key: &ObjectKey, kinds: BTreeSet<WorkerKind>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().known_workers = kinds;
     }
 
     /// The next action on the shim, which is deleted once (RS-14).
@@ -178,5 +197,21 @@ mod tests {
         history.wrote(&key(), [deployment("12")]);
         tokio::time::advance(FORGOTTEN).await;
         assert!(history.unseen(&key(), |_| false).is_empty(), "an object that was deleted is not waited for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_are_not_known_after_a_write_that_no_watch_has_shown() {
+        // RS-27
+        let history = RunHistory::default();
+        let known: BTreeSet<WorkerKind> = WorkerKind::ALL.into();
+        assert!(history.known_workers(&key()).is_empty());
+        history.knows_workers(&key(), known.clone());
+        history.wrote(&key(), [deployment("7")]);
+        assert!(history.unseen(&key(), |_| true).is_empty());
+        assert_eq!(history.known_workers(&key()), known);
+        history.wrote(&key(), [deployment("8")]);
+        tokio::time::advance(FORGOTTEN).await;
+        assert!(history.unseen(&key(), |_| false).is_empty());
+        assert!(history.known_workers(&key()).is_empty());
     }
 }

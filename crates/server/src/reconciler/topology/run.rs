@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -26,8 +27,10 @@ use crate::kubernetes::managed::ManagedObjects;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::moment;
 use crate::kubernetes::overload::ApiOverload;
+use crate::kubernetes::tested_patch::TestedPatch;
 use crate::kubernetes::topology_gatherer::{TopologyGatherer, Unanswered};
 use crate::kubernetes::unlisted::{self, Unlisted};
+use crate::kubernetes::untyped::ApiRequestError;
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::now;
@@ -35,7 +38,7 @@ use crate::reconciler::postponed::Postponed;
 use crate::telemetry::metrics::{self, Metrics};
 use engine::topology::blueprint::Blueprint;
 use engine::topology::hooks::{Deletion, HookCaller, HookTracker};
-use engine::topology::plan::{AppliedState, Plan};
+use engine::topology::plan::{AppliedState, ChangedField, Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::rollout_record;
 use engine::topology::rotations::{Generations, Rotations};
 use engine::topology::shim::Shim;
@@ -43,7 +46,7 @@ use engine::topology::upgrade::Tracker;
 use engine::topology::worker::API_VERSION;
 use engine::topology::{Computation, Failure, Interrupted, ObservedState, Options, status};
 use machines::lifecycle::CLUSTER_FINALIZER;
-use model::hub::{Cluster, Object, ObjectKey, ObjectRef};
+use model::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, paths};
 use model::wire::{Decode, WireVersion};
 use model::world::{Class, ComputeResult, Found, Unsettled, World, settle};
 use schema::budget::{Lease, MemoryPool, SharedLease, Stop};
@@ -120,8 +123,8 @@ pub(super) enum TopologyRunError {
     /// Another client wrote the Cluster since it was read.
     #[error("the Cluster has changed since it was read")]
     Conflict,
-    #[error("the status cannot be written: {}", crate::kubernetes::describe(.0))]
-    Status(#[source] kube::Error),
+    #[error("the status cannot be written: {0}")]
+    Status(#[source] ApiRequestError),
     #[error("timed out after a minute")]
     Late,
 }
@@ -268,7 +271,10 @@ impl TopologyReconciler {
         let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
         let is_settled = plan.steps.is_empty() && plan.failure.is_none() && held.is_none() && !tracker.is_upgrading();
         let rolled_out = is_settled.then(|| rollout_record::record(&observed.blueprint));
-        let written = self.write(cluster, &plan, &generations).await;
+        if held.is_none() && !tracker.is_upgrading() {
+            record_creation(&mut plan, &findings.raw, &observed.blueprint);
+        }
+        let written = self.write(cluster, &findings.raw, &plan, &generations).await;
         let findings = RunFindings {
             again: retry(&tracker.hooks),
             tracker,
@@ -383,20 +389,17 @@ impl TopologyReconciler {
     }
 
     /// Executes a plan (RS-12).
-    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> PlanWrites {
+    async fn write(&self, cluster: &Cluster, raw: &Object, plan: &Plan, generations: &Generations) -> PlanWrites {
         if plan.steps.is_empty() && plan.shim == Shim::Keep {
             return PlanWrites::default();
         }
         let key = cluster.metadata.key();
-        let shim = self.history.shim_uid(&key);
-        let run = apply::PlanRun {
-            cluster: &key,
-            cluster_uid: &cluster.metadata.uid,
-            cluster_version: &cluster.metadata.resource_version,
-            plan,
-            shim: shim.as_deref(),
-        };
+        let (shim, known_workers) = (self.history.shim_uid(&key), self.history.known_workers(&key));
+        let run =
+            apply::PlanRun { cluster: &key, base: raw, plan, shim: shim.as_deref(), known_workers: &known_workers };
         let outcome = self.applier.apply(run).await;
+        let is_uncertain = outcome.error.as_ref().is_some_and(apply::ApplyError::may_have_written);
+        self.history.knows_workers(&key, if is_uncertain { BTreeSet::new() } else { outcome.known_workers });
         if let Some(uid) = outcome.shim {
             self.history.made_shim(&key, uid);
         }
@@ -446,9 +449,10 @@ impl TopologyReconciler {
         }
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
-        let operations = write::cluster_patch(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
-        if !operations.is_empty() {
-            raw = Arc::new(self.patch(key, &raw, operations, false).await?);
+        let patch = write::cluster_patch(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
+        if !patch.is_empty() {
+            let written = self.patch(key, &patch, false).await?;
+            raw = Arc::new(written);
             changed = true;
         }
         if !is_silent {
@@ -464,7 +468,9 @@ impl TopologyReconciler {
             };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
-                self.patch(key, &raw, write::status_patch(status), true).await?;
+                let mut patch = TestedPatch::for_object(&raw);
+                patch.set_status(&status);
+                self.patch(key, &patch, true).await?;
                 changed = true;
             }
         }
@@ -484,15 +490,16 @@ impl TopologyReconciler {
     async fn patch(
         &self,
         key: &ObjectKey,
-        raw: &Object,
-        operations: Vec<json_patch::PatchOperation>,
+        patch: &TestedPatch<'_>,
         is_status: bool,
     ) -> Result<Object, TopologyRunError> {
-        let written =
-            write::patch(&self.writer, key, raw, operations, is_status).await.map_err(|error| match error {
-                kube::Error::Api(status) if status.code == 409 || status.code == 404 => TopologyRunError::Conflict,
-                error => TopologyRunError::Status(error),
-            })?;
+        let written = write::patch(&self.writer, key, patch, is_status).await.map_err(|error| {
+            if error.is_conflict() || error.is_not_found() {
+                TopologyRunError::Conflict
+            } else {
+                TopologyRunError::Status(error)
+            }
+        })?;
         let version = written.resource_version().to_owned();
         self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
         Ok(written)
@@ -608,6 +615,25 @@ impl RunFindings {
         let overload = error.overload().map(|overload| ApiOverload { reason: reason.clone(), ..overload });
         RunFindings { conflict, overload, error: Some(reason), ..self }
     }
+}
+
+/// Adds the record of the inputs of a topology to the plan that creates all of its objects, since then none of them is
+/// made from anything else (DEC-59). The Cluster is written anyway, with its references.
+fn record_creation(plan: &mut Plan, raw: &Object, blueprint: &Blueprint) {
+    let creates = |step: &PlanStep| step.part == TopologyPart::Cluster || step.action == StepAction::Create;
+    let has_infrastructure = plan.steps.iter().any(|step| step.part == TopologyPart::Infrastructure);
+    if plan.failure.is_some() || !has_infrastructure || !plan.steps.iter().all(creates) {
+        return;
+    }
+    let Some(step) = plan.steps.iter_mut().find(|step| step.part == TopologyPart::Cluster) else { return };
+    step.changes.push(ChangedField {
+        path: format!("{}[{}]", paths::metadata::ANNOTATIONS, annotation::ROLLED_OUT),
+        from: raw.annotation(annotation::ROLLED_OUT).map(|record| json!(record)),
+        to: Some(json!(rollout_record::record(blueprint))),
+        because: None,
+        was: None,
+        is_sensitive: false,
+    });
 }
 
 /// When to call a blocking hook again (HK-09).

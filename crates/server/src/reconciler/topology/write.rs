@@ -1,74 +1,67 @@
-//! Writes a Cluster: by patches that name the version that they were computed from, so that they revert no change of
-//! another client.
+//! Writes a Cluster: by patches that test what they were computed from, so that they revert no change of another
+//! client.
 
-use json_patch::{Patch, PatchOperation};
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::defaulted;
 use super::deletions::DeletionChange;
-use crate::kubernetes::address::Resource;
-use crate::reconciler::{add, in_our_name, remove};
+use crate::kubernetes::tested_patch::TestedPatch;
+use crate::kubernetes::untyped::{self, ApiRequestError};
+use engine::topology::worker::API_VERSION;
 use model::hub::deletion_hold::is_pause;
-use model::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation, paths};
+use model::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
 
 /// The patch of everything but the status: defaults of variables, permission for a deletion or its hold, and the record
 /// of the inputs of its objects (RS-06, HK-22, DEC-56, DEC-59).
-pub(super) fn cluster_patch(
-    raw: &Object,
+pub(super) fn cluster_patch<'a>(
+    raw: &'a Object,
     cluster: &Cluster,
     defaulted: Option<&Cluster>,
     deletion: &DeletionChange,
     rolled_out: Option<&str>,
-) -> Vec<PatchOperation> {
-    let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
-    let mut annotate = |name, value: Value| {
-        if raw.at(paths::metadata::ANNOTATIONS).is_none_or(Value::is_null) {
-            operations.push(add(["metadata", "annotations"], json!({})));
-        }
-        operations.push(add(["metadata", "annotations", name], value));
-    };
+) -> TestedPatch<'a> {
+    let mut patch = TestedPatch::for_object(raw);
+    let defaults = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
     // A Cluster that is being deleted is not rolled out.
-    if let Some(record) = rolled_out.filter(|record| raw.annotation(annotation::ROLLED_OUT) != Some(record)) {
-        annotate(annotation::ROLLED_OUT, json!(record));
+    let record = rolled_out.filter(|record| raw.annotation(annotation::ROLLED_OUT) != Some(record));
+    if !defaults.is_empty() || record.is_some() {
+        patch.test_spec();
+    }
+    defaults.into_iter().for_each(|operation| patch.change(operation));
+    let mut annotate = |name, value: Option<Value>| patch.set(&["metadata", "annotations", name], value);
+    if let Some(record) = record {
+        annotate(annotation::ROLLED_OUT, Some(json!(record)));
     }
     match deletion {
         DeletionChange::None | DeletionChange::DropHold => {}
-        DeletionChange::Permit => annotate(annotation::OK_TO_DELETE, json!("")),
-        DeletionChange::Hold(hold) => annotate(annotation::PAUSED, json!(hold.to_string())),
+        DeletionChange::Permit => annotate(annotation::OK_TO_DELETE, Some(json!(""))),
+        DeletionChange::Hold(hold) => annotate(annotation::PAUSED, Some(json!(hold.to_string()))),
     }
     let drops_hold = matches!(deletion, DeletionChange::Permit | DeletionChange::DropHold);
     if drops_hold && raw.annotation(annotation::PAUSED).is_some_and(|value| !is_pause(value)) {
-        operations.push(remove(["metadata", "annotations", annotation::PAUSED]));
+        annotate(annotation::PAUSED, None);
     }
-    operations
+    patch
 }
 
-/// The patch of the status (ST-18): fields of other writers are in `status` as in the version that the patch names.
-pub(super) fn status_patch(status: Value) -> Vec<PatchOperation> {
-    vec![add(["status"], status)]
-}
-
-/// Writes a Cluster, unless it has changed since it was read.
+/// Writes a Cluster, unless what the patch was computed from has changed since it was read.
 ///
 /// # Errors
 /// A conflict (409) if it has.
 pub(super) async fn patch(
     client: &kube::Client,
     key: &ObjectKey,
-    raw: &Object,
-    mut operations: Vec<PatchOperation>,
+    patch: &TestedPatch<'_>,
     is_status: bool,
-) -> Result<Object, kube::Error> {
-    let version = raw.at(paths::metadata::RESOURCE_VERSION).cloned().unwrap_or_default();
-    operations.insert(0, add(["metadata", "resourceVersion"], version));
-    let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
-    let cluster = resource.one::<DynamicObject>(client.clone(), key)?;
-    let patch = kube::api::Patch::Json::<()>(Patch(operations));
-    let written = match is_status {
-        true => cluster.patch_status(&in_our_name(), &patch).await?,
-        false => cluster.patch(&in_our_name(), &patch).await?,
+) -> Result<Object, ApiRequestError> {
+    let cluster = ObjectRef::new(API_VERSION, "Cluster", key.clone());
+    let send = async |patch: &kube::api::Patch<Value>| match is_status {
+        true => untyped::update_status(client, &cluster, patch).await,
+        false => untyped::update(client, &cluster, patch).await,
     };
-    let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
-    Object::try_from(value).map_err(|_| kube::Error::Service("the response is not an object".into()))
+    match send(&patch.tested()).await {
+        // Whether a test has failed or the result is invalid shows when it is the version that was read.
+        Err(error) if error.is_invalid() => send(&patch.versioned()).await,
+        sent => sent,
+    }
 }
