@@ -210,7 +210,16 @@ fn controllers(
         let limit = SizeLimit::for_text(options.rules.computation_limit).with_memory(memory.capacity());
         let options = Options::new(runtime_sdk).within(limit);
         let memory = memory.clone();
-        let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions, memory };
+        let (setup, has_template_controllers) = (setup(), chosen.templates);
+        let one = TopologyController {
+            setup,
+            options,
+            workers,
+            awaits_finalizer,
+            has_template_controllers,
+            deletions,
+            memory,
+        };
         all.push(("the topology controller", controller(one, TopologyController::run)));
     }
     all

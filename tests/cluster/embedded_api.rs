@@ -531,6 +531,11 @@ async fn custom_objects_are_applied_patched_and_scaled_alike() {
         Step { body: "{".to_owned(), ..merge(&one("a"), &Value::Null) }.loosely(),
         request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/spec/color", "value": "blue"}, {"op": "replace", "path": "/spec/color", "value": "red"}, {"op": "add", "path": "/spec/list/-", "value": "y"}])),
         request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/spec/color", "value": "blue"}])),
+        // `null` stands for a missing value, but not below a missing object (DEC-118).
+        request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/spec/absent", "value": null}])),
+        request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/spec/color", "value": null}])).loosely(),
+        request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/absent/x", "value": null}])).loosely(),
+        request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "test", "path": "/spec/list/7", "value": null}])).loosely(),
         request("PATCH", &one("a"), "json-patch+json", &json!([{"op": "remove", "path": "/spec/absent"}])).loosely(),
         request("PATCH", &one("a"), "json-patch+json", &json!({"op": "remove"})).loosely(),
         request("PATCH", &one("a"), "json-patch+json", &json!([])),

@@ -87,8 +87,10 @@ impl Kubernetes {
     /// The finished requests in the audit log, in the order of their end.
     pub fn audited_requests(&self) -> Vec<AuditedRequest> {
         let log = fs::read_to_string(self.supervisor.directory.join("audit.log")).expect("requests are logged");
+        // The last line may not be complete yet.
+        let (complete, _) = log.rsplit_once('\n').unwrap_or_default();
         let mut requests = Vec::new();
-        for line in log.lines() {
+        for line in complete.lines() {
             let event: Value = serde_json::from_str(line).expect("an event is JSON");
             if event["stage"] == "ResponseComplete" {
                 requests.push(AuditedRequest::for_event(&event));

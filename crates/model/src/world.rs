@@ -79,6 +79,8 @@ pub struct World {
     is_closed: bool,
     /// Whether a server can do dry runs, although everything else is in the facts.
     has_dry_runs: bool,
+    /// Whether dry runs of changes that are certain are left out.
+    skips_certain_dry_runs: bool,
     /// Whether extensions can be called, although everything else is in the facts.
     calls_extensions: bool,
     pinned: Pinned,
@@ -94,6 +96,7 @@ impl World {
             facts,
             is_closed: false,
             has_dry_runs: false,
+            skips_certain_dry_runs: false,
             calls_extensions: false,
             pinned: Pinned::default(),
             needs: RefCell::default(),
@@ -112,6 +115,17 @@ impl World {
     #[must_use]
     pub fn with_dry_runs(self) -> Self {
         World { has_dry_runs: true, ..self }
+    }
+
+    /// Leaves out dry runs of changes that are certain, since the object refers to a new template (DEC-120).
+    #[must_use]
+    pub fn without_certain_dry_runs(self) -> Self {
+        World { skips_certain_dry_runs: true, ..self }
+    }
+
+    /// Whether dry runs of changes that are certain are left out.
+    pub fn skips_certain_dry_runs(&self) -> bool {
+        self.skips_certain_dry_runs
     }
 
     /// Allows calls of extensions; everything else is in the facts.

@@ -15,15 +15,19 @@ use crate::harness::kustomize::overlay;
 const USER: &str = "system:serviceaccount:topologist-system:topologist";
 const CLUSTERS: usize = 10;
 /// Maximum number of requests for a new Cluster: fifteen objects and a shim are created, the shim is deleted, the Cluster
-/// gets its references and its status, both MachineDeployments get a finalizer, and there is one event.
-const OF_CREATION: usize = 22;
-/// Maximum number of requests for a Cluster whose control plane rolls since a template of its class was changed: four dry
-/// runs, a new and an old template, the control plane, the record of the Cluster, and two events.
-const OF_EDIT: usize = 10;
+/// gets its references and its status, and there is one event.
+const OF_CREATION: usize = 20;
+/// Maximum number of requests for a Cluster whose control plane rolls since a template of its class was changed: a new and
+/// an old template, the control plane, the record of the Cluster, and two events. All Clusters share two dry runs.
+const OF_EDIT: usize = 6;
+const DRY_RUNS: usize = 2;
+/// Requests that a busy machine may cause, such as a second status.
+const SPARE: usize = 3;
 /// The time in which nothing happens.
 const CALM: Duration = Duration::from_secs(10);
 
-/// The requests of topologist, but those that renew its Lease, by verb, resource and status.
+/// The requests of topologist by verb, resource and status, but not those that renew its Lease, watches, and the lists with
+/// which a watch begins again.
 struct Requests(BTreeMap<String, usize>);
 
 impl Requests {
@@ -31,8 +35,11 @@ impl Requests {
     fn since(seen: &mut usize, installation: &Installation) -> Self {
         let all = installation.kubernetes.audited_requests();
         let mut counts = BTreeMap::new();
-        for request in all[*seen..].iter().filter(|request| request.user == USER && request.resource != "leases") {
-            let AuditedRequest { verb, resource, code, uri, .. } = request;
+        for AuditedRequest { user, verb, resource, code, uri, .. } in &all[*seen..] {
+            let is_of_watch = verb == "watch" || uri.contains("limit=0");
+            if user != USER || resource == "leases" || is_of_watch {
+                continue;
+            }
             let dry_run = if uri.contains("dryRun=All") { " in a dry run" } else { "" };
             *counts.entry(format!("{verb} {resource}{dry_run}: {code}")).or_default() += 1;
         }
@@ -44,10 +51,10 @@ impl Requests {
         self.0.values().sum()
     }
 
-    /// Checks the number of requests for each of the Clusters, and that none of them is a read or fails.
+    /// Checks their number, and that none of them is a read or fails.
     fn check(&self, most: usize, what: &str) {
         let shown = format!("{what}: {:#?}", self.0);
-        assert!(self.sum() <= most * CLUSTERS, "{} for {CLUSTERS} Clusters: {shown}", self.sum());
+        assert!(self.sum() <= most, "{} of at most {most}: {shown}", self.sum());
         let is_write = |name: &String| ["create", "patch", "delete"].iter().any(|verb| name.starts_with(verb));
         let is_fine = |name: &String| ["200", "201"].iter().any(|code| name.ends_with(code));
         assert!(self.0.keys().all(|name| is_write(name) && is_fine(name)), "{shown}");
@@ -71,7 +78,7 @@ async fn a_cluster_takes_few_requests_and_a_calm_fleet_none() {
     create(&site, CLUSTERS).await;
     reconciled(&site, CLUSTERS, limit(CLUSTERS)).await;
     settled(&topologist, 1 + CLUSTERS).await;
-    Requests::since(&mut seen, &installation).check(OF_CREATION, "new Clusters");
+    Requests::since(&mut seen, &installation).check(OF_CREATION * CLUSTERS + SPARE, "new Clusters");
 
     tokio::time::sleep(CALM).await;
     let calm = Requests::since(&mut seen, &installation);
@@ -88,5 +95,5 @@ async fn a_cluster_takes_few_requests_and_a_calm_fleet_none() {
     site.until("all Clusters have a new template", || async { rolls().await.then_some(()) }).await;
     settled(&topologist, 1 + CLUSTERS).await;
     Requests::since(&mut seen, &installation)
-        .check(OF_EDIT * (CLUSTERS + 1) / CLUSTERS, "a change of a class template");
+        .check(DRY_RUNS + OF_EDIT * (CLUSTERS + 1) + SPARE, "a change of a template");
 }

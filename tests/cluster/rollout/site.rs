@@ -226,6 +226,7 @@ impl Manager {
                 options: Options::new(true),
                 workers: 10,
                 awaits_finalizer: false,
+                has_template_controllers: false,
                 deletions: Deletions::default(),
                 memory: Arc::new(MemoryPool::unlimited()),
             });

@@ -51,7 +51,7 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
     // E11: DEC-59
     let fleet = Fleet::start();
     let before = fleet.machines("a");
-    fleet.server.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.until_quiet(CLUSTER);
     let pause = |value: bool| move |cluster: &mut Value| cluster["spec"]["paused"] = json!(value);
     fleet.edit(CLUSTER, pause(true)).unwrap();
     fleet.edit(CLUSTER, pause(false)).unwrap();
@@ -76,7 +76,7 @@ fn a_cluster_that_is_edited_while_it_is_paused_is_held_when_it_is_resumed() {
 fn a_cluster_without_a_record_is_resumed_with_a_warning() {
     // E11: DEC-59. `clusterctl move` unpauses Clusters that no controller here has settled.
     let fleet = Fleet::start();
-    fleet.server.wait(CLUSTER, "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.until_quiet(CLUSTER);
     fleet
         .edit(CLUSTER, |cluster| {
             cluster["spec"]["paused"] = json!(true);

@@ -27,7 +27,7 @@ fn a_class_that_is_corrected_with_another_change_is_held() {
         "{message}"
     );
     assert!(message.contains("topologist.dev/approved-impact: \"3 <reason>\""), "{message}");
-    fleet.server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.until_quiet("cluster/demo");
     fleet.approve(CLASS, "3 CHG0001", break_class);
     let restored = fleet.dry_run(CLASS, |class| drop(class["spec"]["patches"].as_array_mut().unwrap().pop()));
     assert_eq!(restored.code, 0, "it is what was rolled out: {restored:#?}");
@@ -72,7 +72,7 @@ fn a_template_that_is_created_anew_with_other_content_is_held() {
     let fleet = Fleet::start();
     let before = fleet.machines("a");
     let mut template = fleet.stored(TEMPLATE);
-    fleet.server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    fleet.server.until_quiet("cluster/demo");
     let unsafe_deletion = "unsafe.topologist.dev/delete-template-in-use=";
     fleet.server.kubectl.out(&["annotate", TEMPLATE, unsafe_deletion]);
     fleet.server.kubectl.out(&["delete", TEMPLATE]);

@@ -191,6 +191,7 @@ impl Term {
             options: topology::Options::new(false),
             workers: 10,
             awaits_finalizer: true,
+            has_template_controllers: true,
             deletions: Deletions::default(),
             memory: Arc::new(MemoryPool::unlimited()),
         };

@@ -46,7 +46,7 @@ fn what_is_foreseen_of_a_running_cluster_then_happens() {
     let server = TestServer::start(&[]);
     let before = cluster(1, &json!([workers("a", 2)]), &json!([{"class": "pool", "name": "p", "replicas": 2}]));
     server.run_cluster(&before);
-    server.wait("cluster/demo", "jsonpath={.metadata.annotations.topologist\\.dev/rolled-out}");
+    server.until_quiet("cluster/demo");
     let versions = || -> BTreeMap<String, String> {
         let all = ["clusters", "machines", "machinesets", "machinedeployments", "embeddedmachines"];
         let of = |kind: &&str| server.list(kind);

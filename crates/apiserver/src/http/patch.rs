@@ -195,3 +195,29 @@ fn merge(object: &mut Value, patch: Value) -> Result<(), ApiError> {
     json_patch::merge(object, &patch);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_for_null_holds_for_a_missing_value_of_an_object() {
+        // As in evanphx/json-patch, which kube-apiserver uses.
+        let object = json!({"a": {"b": 1, "c": null}, "d": [1]});
+        for (path, value, holds) in [
+            ("/a/x", json!(null), true),
+            ("/a/c", json!(null), true),
+            ("/x", json!(null), true),
+            ("/a/b", json!(null), false),
+            ("/a/x", json!(1), false),
+            ("/x/y", json!(null), false),
+            ("/d/1", json!(null), false),
+            ("/a/b", json!(1), true),
+        ] {
+            let patch = json!([{"op": "test", "path": path, "value": value}, {"op": "add", "path": "/e", "value": 2}]);
+            let mut patched = object.clone();
+            assert_eq!(json_patched(&mut patched, patch).is_ok(), holds, "{path} {value}");
+            assert_eq!(patched.get("e").is_some(), holds, "{path} {value}");
+        }
+    }
+}

@@ -34,7 +34,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 
-pub use difference::{MANAGER, sent};
+pub use difference::{FINALIZERS_FIELD, MANAGER, sent};
 pub use in_place_updates::{mark, updater, updates_in_place};
 pub use outdated_machines::{outlasts_certificates, seconds};
 pub use rolls::{MachineCounts, Roll};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
-//!                        │   ├─ cluster.rs: the Cluster, by merge patches
+//!                        │   ├─ cluster.rs: the Cluster, by patches of a few fields
 //!                        │   └─ unchanged.rs: objects that exist, unless they have changed
 //!                        ├─ creation.rs: new objects, or existing ones that have no other owner
 //!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
@@ -33,9 +33,10 @@ use super::events::{EventReason, LONGEST_MESSAGE, QueuedEvent, Recorder};
 use super::untyped;
 use engine::topology::plan::{Plan, PlanStep, StepAction, TopologyPart};
 use engine::topology::shim::Shim;
+use engine::topology::templates_in_use::MachineOwner;
 use engine::topology::worker::{API_VERSION, WorkerKind};
 use model::hub::{Object, ObjectKey, ObjectRef, label, paths};
-use model::world::Selection;
+use model::world::{Scope, Selection};
 
 /// Who reports the events.
 const REPORTER: &str = "topology/cluster-controller";
@@ -62,6 +63,8 @@ type GoesOn = Box<dyn Fn(&ObjectKey, &str) -> bool + Send + Sync>;
 pub struct Applier {
     client: kube::Client,
     goes_on: GoesOn,
+    /// The scope of the controller that removes the finalizers of MachineDeployments; `None` if it does not run.
+    finalizes: Option<Scope>,
     recorder: Recorder,
 }
 
@@ -113,7 +116,15 @@ pub struct WriteRecord {
 impl Applier {
     /// One that writes with `client`, which should refuse when this process does not lead.
     pub fn new(client: kube::Client) -> Self {
-        Applier { recorder: Recorder::new(client.clone(), REPORTER), client, goes_on: Box::new(|_, _| true) }
+        let recorder = Recorder::new(client.clone(), REPORTER);
+        Applier { recorder, client, goes_on: Box::new(|_, _| true), finalizes: None }
+    }
+
+    /// One that creates MachineDeployments with the finalizer of topologies, beside the controller that removes it from
+    /// those in this scope (DEC-119).
+    #[must_use]
+    pub(crate) fn with_finalizers(self, scope: Scope) -> Self {
+        Applier { finalizes: Some(scope), ..self }
     }
 
     /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed,
@@ -128,17 +139,18 @@ impl Applier {
         let mut work = PlanExecution {
             client: &self.client,
             goes_on: &self.goes_on,
+            finalizes: self.finalizes.as_ref(),
             run,
             base: Cow::Borrowed(run.base),
             current: BTreeMap::new(),
-            unseen: BTreeSet::new(),
+            incomplete: BTreeSet::new(),
             made: Vec::new(),
             events: RunEvents::default(),
             outcome: AppliedPlan { known_workers: run.known_workers.clone(), ..AppliedPlan::default() },
         };
         let error = work.carry_out().await.err();
         let (events, mut outcome) = (work.events, work.outcome);
-        outcome.known_workers.extend(work.current.into_keys().filter(|kind| !work.unseen.contains(kind)));
+        outcome.known_workers.extend(work.current.into_keys().filter(|kind| !work.incomplete.contains(kind)));
         let cluster = ObjectRef::new(API_VERSION, "Cluster", run.cluster.clone());
         self.recorder.write(events.about(&cluster, run.base.uid())).await;
         AppliedPlan { error, ..outcome }
@@ -155,13 +167,14 @@ impl Applier {
 struct PlanExecution<'a> {
     client: &'a kube::Client,
     goes_on: &'a GoesOn,
+    finalizes: Option<&'a Scope>,
     run: PlanRun<'a>,
     /// The Cluster as the last write left it.
     base: Cow<'a, Object>,
     /// The topology names of existing workers, once they are listed (RS-27).
     current: BTreeMap<WorkerKind, BTreeSet<String>>,
-    /// The kinds of workers of which the plan did not know one that exists.
-    unseen: BTreeSet<WorkerKind>,
+    /// Kinds with a worker that the plan did not know.
+    incomplete: BTreeSet<WorkerKind>,
     /// Objects that were created or replaced in this run.
     made: Vec<CreatedObject>,
     events: RunEvents,
@@ -183,7 +196,7 @@ impl PlanExecution<'_> {
             Shim::Create => {
                 let shim = shim::create(self.client, cluster, cluster_uid).await?;
                 // It comes before everything else, so no earlier run has created anything.
-                if shim.is_new {
+                if shim.is_new && !base.infrastructure_ref().is_defined() && !base.control_plane_ref().is_defined() {
                     self.outcome.known_workers.extend(WorkerKind::ALL);
                 }
                 self.outcome.shim = Some(shim.uid);
@@ -236,6 +249,9 @@ impl PlanExecution<'_> {
         {
             sent.set(paths::metadata::OWNER_REFERENCES, json!([shim::owner(self.run.cluster, uid)]))?;
         }
+        if self.has_finalizer(step, &sent) {
+            sent.set(paths::metadata::FINALIZERS, json!([MachineOwner::Deployment.finalizer()]))?;
+        }
         let written = match &step.current {
             Some(current) => unchanged::apply(self.client, sent, current).await,
             None if is_new => self.create(step, &sent).await,
@@ -258,6 +274,23 @@ impl PlanExecution<'_> {
         }
         self.record_event(step);
         Ok(())
+    }
+
+    /// Whether a step applies a MachineDeployment with the finalizer of topologies: a new one, so that it does not have
+    /// to be added, or one that has it, since server-side apply removes what its manager does not apply any more
+    /// (DEC-119).
+    fn has_finalizer(&self, step: &PlanStep, sent: &Object) -> bool {
+        if !matches!(step.part, TopologyPart::Worker(WorkerKind::MachineDeployment, _)) {
+            return false;
+        }
+        let finalizer = MachineOwner::Deployment.finalizer();
+        match step.current.as_deref() {
+            Some(current) => !current.is_being_deleted() && current.has_finalizer(finalizer),
+            None => {
+                let is_removed = |scope: &Scope| scope.has_label(|name| sent.label(name));
+                step.action == StepAction::Create && self.finalizes.is_some_and(is_removed)
+            }
+        }
     }
 
     /// Writes places of the Cluster (RS-22, RS-23). Records have no event, and a run that creates the infrastructure
@@ -301,7 +334,10 @@ impl PlanExecution<'_> {
         }
         let has_control_plane = is_made(&TopologyPart::ControlPlane);
         let places = step.changes.iter().map(ClusterField::for_change);
-        let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
+        // The record of the inputs is about all objects (DEC-59).
+        let is_true =
+            |place: &ClusterField<'_>| !place.is_rolled_out() && (has_control_plane || !place.is_control_plane());
+        let places = places.filter(is_true).collect();
         match self.write_cluster(step, places).await {
             Ok(()) => error,
             Err(other) => ApplyError::Several(vec![error, other]),
@@ -326,7 +362,7 @@ impl PlanExecution<'_> {
         }
         let is_there = self.current.get(&kind).is_some_and(|names| names.contains(name));
         if is_there {
-            self.unseen.insert(kind);
+            self.incomplete.insert(kind);
         }
         Ok(is_there)
     }

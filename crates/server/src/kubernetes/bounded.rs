@@ -22,7 +22,7 @@ use super::workload::{FAILURES, PATIENCE};
 
 /// Maximum number of concurrent requests besides watches.
 const AT_A_TIME: usize = 8;
-/// Maximum size of a response in bytes: a page of a list has 100 objects.
+/// Maximum size of a response in bytes. Lists have pages of [`SMALL_PAGE`](super::SMALL_PAGE) objects.
 const ANSWER: usize = 32 * 1024 * 1024;
 /// Maximum size of an event of a watch in bytes: kube-apiserver stores no object of more than 1.5 MiB, and sends it
 /// twice at most.

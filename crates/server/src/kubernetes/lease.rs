@@ -24,8 +24,8 @@
 //!
 //! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends an
 //! old request when it goes on, and a proxy may deliver one that was given up. Patches and updates of existing objects
-//! therefore contain the resourceVersion that they were computed from, and the API server refuses them when a newer
-//! write was first (SSA-24, DEC-90). Deletions contain the uid.
+//! therefore contain the resourceVersion that they were computed from, or the values, and the API server refuses them when
+//! a newer write was first (SSA-24, DEC-90, DEC-118). Deletions contain the uid.
 
 mod candidacy;
 

@@ -25,10 +25,17 @@ pub(crate) enum ListError {
     Unbalanced,
     #[error("the response ended before the list did")]
     Truncated,
-    #[error("an item of the list cannot be read: {0}")]
-    Item(#[source] serde_json::Error),
+    #[error("item {position} of the list cannot be read: {source}")]
+    Item { position: usize, source: serde_json::Error },
     #[error("the metadata of the list cannot be read: {0}")]
     Metadata(#[source] serde_json::Error),
+}
+
+impl ListError {
+    /// Whether the response ended early.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(self, ListError::Read(_) | ListError::Truncated)
+    }
 }
 
 /// The metadata of a list.
@@ -44,20 +51,24 @@ pub(super) struct ListMetadata {
 pub(super) struct ListItems<K> {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     splitter: ItemSplitter,
+    /// The number of items that were read.
+    read: usize,
     item: PhantomData<fn() -> K>,
 }
 
 impl<K: DeserializeOwned> ListItems<K> {
     /// Reads a list from the body of a response.
     pub(super) fn from_body(body: impl AsyncBufRead + Send + 'static) -> Self {
-        ListItems { body: Box::pin(body), splitter: ItemSplitter::default(), item: PhantomData }
+        ListItems { body: Box::pin(body), splitter: ItemSplitter::default(), read: 0, item: PhantomData }
     }
 
     /// The next item; `None` after the last one.
     pub(super) async fn next(&mut self) -> Result<Option<K>, ListError> {
         loop {
             if let Some(text) = self.splitter.items.pop_front() {
-                return serde_json::from_slice(&text).map(Some).map_err(ListError::Item);
+                let item = serde_json::from_slice(&text);
+                self.read += 1;
+                return item.map(Some).map_err(|source| ListError::Item { position: self.read, source });
             }
             let chunk = self.body.fill_buf().await?;
             if chunk.is_empty() {
@@ -192,8 +203,8 @@ mod tests {
             splitter.push(chunk)?;
         }
         let items = std::mem::take(&mut splitter.items);
-        let items = items.iter().map(|item| serde_json::from_slice(item).map_err(ListError::Item));
-        Ok((items.collect::<Result<_, _>>()?, splitter.metadata()?))
+        let items = items.iter().map(|item| serde_json::from_slice(item).unwrap());
+        Ok((items.collect(), splitter.metadata()?))
     }
 
     #[test]
@@ -233,7 +244,6 @@ mod tests {
             ("]", "the response is not JSON"),
             ("5", "the metadata of the list cannot be read"),
             (r#"{"metadata":5}"#, "the metadata of the list cannot be read"),
-            (r#"{"items":[{"a"}],"metadata":{}}"#, "an item of the list cannot be read"),
         ] {
             let error = split(text, 4).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");
@@ -248,5 +258,9 @@ mod tests {
             assert_eq!(list.next().await.unwrap(), wanted);
         }
         assert_eq!(list.metadata().unwrap().resource_version, "3");
+        let mut list = ListItems::<Value>::from_body(Cursor::new(r#"{"items":[{}, {"a"}]}"#));
+        assert_eq!(list.next().await.unwrap(), Some(json!({})));
+        let error = list.next().await.unwrap_err().to_string();
+        assert!(error.starts_with("item 2 of the list cannot be read: "), "{error}");
     }
 }

@@ -170,11 +170,12 @@ impl Fault {
         }
     }
 
-    /// Whether the list may arrive in pages, although it did not arrive as a whole.
+    /// Whether the list may have been too long to arrive as a whole.
     fn is_about_size(&self) -> bool {
         match self {
             Fault::List(kube::Error::Api(status)) => matches!(status.code, 413 | 504),
-            Fault::List(_) | Fault::Items(_) | Fault::Late(LIST) => true,
+            Fault::Items(error) => error.is_end(),
+            Fault::Late(what) => *what == LIST,
             _ => false,
         }
     }

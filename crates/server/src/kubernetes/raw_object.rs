@@ -12,8 +12,7 @@ use model::hub::ObjectKey;
 
 /// The unchanged text of an object, with the metadata that a watch needs.
 ///
-/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a list has
-/// many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
+/// Only the text is kept until it is read: as a tree an object takes seven times its size. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
 #[derive(Clone, Debug)]
 pub(super) struct RawObject {
     /// Name, namespace and resourceVersion, and nothing else.

@@ -1,8 +1,8 @@
 //! JSON patches that apply as long as the values which they change, and those that they were computed from, are as they
 //! were (DEC-118).
 //!
-//! A write of other fields by another client, such as the status, is no conflict then. A request of a former leader
-//! that arrives late changes nothing either: what it tests has been changed since.
+//! A write of other fields by another client, such as the status, is no conflict then. A request that arrives late
+//! changes nothing if what it tests was changed since.
 
 use std::collections::BTreeSet;
 
@@ -22,11 +22,12 @@ pub(crate) struct TestedPatch<'a> {
 }
 
 impl<'a> TestedPatch<'a> {
-    /// An empty patch of an object, which does not apply to a later object of its name.
+    /// An empty patch of an object, which does not apply to a later object of its name, or once it is being deleted.
     pub(crate) fn for_object(base: &'a Object) -> Self {
         let mut patch =
             TestedPatch { base: base.as_ref(), tests: Vec::new(), changes: Vec::new(), made: BTreeSet::new() };
         patch.test(&["metadata", "uid"]);
+        patch.test(&["metadata", "deletionTimestamp"]);
         patch
     }
 
@@ -46,7 +47,7 @@ impl<'a> TestedPatch<'a> {
         self.test(&["metadata", "generation"]);
     }
 
-    /// Adds a change of a value of which tests are not about the value itself.
+    /// Adds a change without a test of its former value.
     pub(crate) fn change(&mut self, operation: PatchOperation) {
         self.changes.push(operation);
     }
@@ -59,7 +60,7 @@ impl<'a> TestedPatch<'a> {
         }
         let mut has_parents = true;
         for (length, _) in path.iter().enumerate().skip(1) {
-            has_parents = self.has_parent(path.get(..length).unwrap_or_default()) && has_parents;
+            has_parents = self.ensure_parent(path.get(..length).unwrap_or_default()) && has_parents;
         }
         if has_parents {
             self.test(path);
@@ -71,8 +72,8 @@ impl<'a> TestedPatch<'a> {
         });
     }
 
-    /// Whether an object at a path is there; creates it otherwise.
-    fn has_parent(&mut self, path: &[&str]) -> bool {
+    /// Creates an object at a path unless there is one; returns whether there is.
+    fn ensure_parent(&mut self, path: &[&str]) -> bool {
         let at = pointer(path);
         if self.base.pointer(at.as_str()).is_some_and(Value::is_object) {
             return true;
@@ -88,7 +89,7 @@ impl<'a> TestedPatch<'a> {
         false
     }
 
-    /// Changes the status, field by field. Entries of lists of conditions are changed by their type.
+    /// Changes the status, field by field. Conditions are changed by their places in a list, which are tested.
     pub(crate) fn set_status(&mut self, status: &Value) {
         self.set_below(&mut vec!["status".to_owned()], status);
     }
@@ -128,9 +129,11 @@ impl<'a> TestedPatch<'a> {
         let index = position.to_string();
         let value = wanted.clone();
         let change = if here.is_some() {
-            self.test(&[list, &[&index, "type"]].concat());
+            self.test(&[list, &[&index]].concat());
             PatchOperation::Replace(ReplaceOperation { path: pointer(&[list, &[&index]].concat()), value })
         } else {
+            // Otherwise a write that arrives late would add the condition once more.
+            self.test(list);
             PatchOperation::Add(AddOperation { path: pointer(&[list, &["-"]].concat()), value })
         };
         self.changes.push(change);
@@ -204,6 +207,7 @@ mod tests {
             lines(&patch),
             [
                 r#"{"op":"test","path":"/metadata/uid","value":"u"}"#,
+                r#"{"op":"test","path":"/metadata/deletionTimestamp","value":null}"#,
                 r#"{"op":"test","path":"/metadata/labels/a~1b","value":"1"}"#,
                 r#"{"op":"test","path":"/metadata/annotations","value":null}"#,
                 r#"{"op":"test","path":"/spec/infrastructureRef","value":null}"#,
@@ -233,9 +237,10 @@ mod tests {
         let mut patch = TestedPatch::for_object(&base);
         patch.set_status(&wanted);
         assert_eq!(
-            lines(&patch)[1..],
+            lines(&patch)[2..],
             [
-                r#"{"op":"test","path":"/status/conditions/1/type","value":"TopologyReconciled"}"#,
+                r#"{"op":"test","path":"/status/conditions/1","value":{"status":"False","type":"TopologyReconciled"}}"#,
+                r#"{"op":"test","path":"/status/conditions","value":[{"status":"False","type":"Other"},{"status":"False","type":"TopologyReconciled"}]}"#,
                 r#"{"op":"test","path":"/status/deprecated","value":null}"#,
                 r#"{"op":"test","path":"/status/phase","value":"P"}"#,
                 r#"{"op":"replace","path":"/status/conditions/1","value":{"status":"True","type":"TopologyReconciled"}}"#,
@@ -252,6 +257,6 @@ mod tests {
         let none = object(none);
         let mut patch = TestedPatch::for_object(&none);
         patch.set_status(&wanted);
-        assert_eq!(lines(&patch)[1], r#"{"op":"test","path":"/status","value":null}"#);
+        assert_eq!(lines(&patch)[2], r#"{"op":"test","path":"/status","value":null}"#);
     }
 }

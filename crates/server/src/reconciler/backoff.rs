@@ -135,6 +135,12 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         }
     }
 
+    /// Whether the last run failed.
+    pub(super) fn has_failed(&self, key: &K) -> bool {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.get(key).is_some_and(|state| state.failures > 0)
+    }
+
     /// Whether a failure of the current run would be persistent, given the failures before it (DEC-60).
     pub(super) fn would_last(&self, key: &K) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);

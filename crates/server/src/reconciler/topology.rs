@@ -65,6 +65,8 @@ pub struct TopologyController {
     /// for it: it would otherwise be gone at once when it is deleted, and its machine deployments, which it does not
     /// own yet, would stay (MA-27.15).
     pub awaits_finalizer: bool,
+    /// Whether the controllers of templates run beside it, which remove the finalizer of MachineDeployments.
+    pub has_template_controllers: bool,
     pub deletions: Deletions,
     /// The memory of computations.
     pub memory: Arc<MemoryPool>,
@@ -83,6 +85,11 @@ impl TopologyController {
         };
         let managed = Arc::new(ManagedObjects::new(client.clone(), scope.only_namespace(), metrics.clone(), wake));
         let writer = self.setup.writer();
+        let applier = Applier::new(writer.clone()).only_while({
+            let managed = managed.clone();
+            move |key, uid| managed.cluster(key).is_some_and(|raw| raw.uid() == uid && !raw.is_being_deleted())
+        });
+        let applier = if self.has_template_controllers { applier.with_finalizers(scope.clone()) } else { applier };
         let reconciler = Arc::new(TopologyReconciler {
             leadership: leadership.clone(),
             cache: cache.clone(),
@@ -94,10 +101,7 @@ impl TopologyController {
                 self.setup.extensions.clone(),
                 metrics.clone(),
             ),
-            applier: Applier::new(writer.clone()).only_while({
-                let managed = managed.clone();
-                move |key, uid| managed.cluster(key).is_some_and(|raw| raw.uid() == uid && !raw.is_being_deleted())
-            }),
+            applier,
             writer,
             managed: managed.clone(),
             events: Recorder::new(self.setup.writer(), REPORTER),

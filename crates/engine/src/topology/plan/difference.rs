@@ -1,7 +1,7 @@
 //! The fields of an object that a topology changes, with the origin of each change.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::topology::refusals::{completed, definition_of};
 use model::hub::contract::definition_name;
 use model::hub::{GROUP, Object, ResourceDefinition, TOPOLOGY_MANAGER, paths, version_of};
 use model::world::{DryRun, DryRunCall, Found, World};
-use schema::ssa::{self, ComparisonContext, ElementPath, ManagedFields, MergeSchema, OwnershipChange};
+use schema::ssa::{self, ComparisonContext, ElementPath, FieldSet, ManagedFields, MergeSchema, OwnershipChange};
 
 /// The time of all writes to facts. The order of field managers requires one; no output contains it.
 const NOW: &str = "1970-01-01T00:00:00Z";
@@ -32,6 +32,9 @@ pub(super) const UNCOMPARED: &[&[&str]] = &[
     // The uid is a precondition, not a field: it prevents the creation of a deleted object.
     &["metadata", "uid"],
 ];
+
+/// The field of the finalizers of an object.
+pub const FINALIZERS_FIELD: &[&str] = &["metadata", "finalizers"];
 
 /// Atomic maps in Cluster API's own kinds: owners, as in any object, and selectors. `*` stands for every entry of a
 /// list.
@@ -207,9 +210,30 @@ impl Comparison<'_> {
                 let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
                 Ok(ObjectDifference::confirmed(&current, &desired, &schema, origins, old))
             }
+            Found::Yes(DryRun::Confirmed) => Ok(ObjectDifference { certainty: Certainty::Exact, ..local }),
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         }
+    }
+
+    /// The changes of an object that refers to a template which the same plan creates. No server has to be asked whether
+    /// it changes, since no server has a reference to that template (DEC-120).
+    pub(super) fn compare_certain(
+        &self,
+        current: &Object,
+        sent: &Object,
+        origins: &Origins,
+    ) -> Result<ObjectDifference, Failure> {
+        if self.world.is_offline() || !self.world.skips_certain_dry_runs() {
+            return self.compare(current, sent, origins);
+        }
+        let (recorded, compared) = (recorded(current)?, ComparedValues::new(current, sent));
+        let schema = match schema_by(self.world, sent, Some((current, &recorded))) {
+            Err(Failure::NotAsked) => return Ok(ObjectDifference::none()),
+            schema => schema?,
+        };
+        let local = self.compare_locally(&compared, recorded, origins, &schema, false);
+        Ok(ObjectDifference { certainty: Certainty::Exact, ..local })
     }
 
     /// The changes that applying the sent object would make, computed without a server; `recorded` are the entries of
@@ -336,10 +360,19 @@ fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
     change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
 }
 
-/// The entries of an object's field managers.
+/// The entries of an object's field managers. The finalizer with which a MachineDeployment is created is no part of the
+/// desired state (DEC-119).
 pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
-    ManagedFields::all_in(object.at(paths::metadata::MANAGED_FIELDS))
-        .map_err(|error| Failure::Unreadable(error.to_string()))
+    static FINALIZERS: LazyLock<FieldSet> =
+        LazyLock::new(|| FieldSet::from_paths([ElementPath::from_fields(FINALIZERS_FIELD).0.as_slice()]));
+    let mut entries = ManagedFields::all_in(object.at(paths::metadata::MANAGED_FIELDS))
+        .map_err(|error| Failure::Unreadable(error.to_string()))?;
+    for own in entries.iter_mut().filter(|entry| entry.is_of_applier(MANAGER)) {
+        if own.fields.has_prefix(&ElementPath::from_fields(FINALIZERS_FIELD).0) {
+            own.fields = own.fields.without(&FINALIZERS);
+        }
+    }
+    Ok(entries)
 }
 
 /// The field owners of an object from a file: those of `managedFields`; without an entry of ours, we own the fields

@@ -113,7 +113,10 @@ impl Planner<'_> {
         };
         check_identity(current, &sent)?;
         keep_uid(&mut sent, current)?;
-        let difference = self.comparison.compare(current, &sent, origins)?;
+        let difference = match self.refers_to_new_template(&part) {
+            true => self.comparison.compare_certain(current, &sent, origins)?,
+            false => self.comparison.compare(current, &sent, origins)?,
+        };
         if !difference.is_empty() {
             self.comparison.is_allowed(current, &sent, &difference, DeniedChange::Update)?;
             let reason = update_reason(&difference);
@@ -177,6 +180,16 @@ impl Planner<'_> {
             step.replaces = Some(old);
         }
         Ok(Some(name))
+    }
+
+    /// Whether this plan replaces a template to which a part refers.
+    fn refers_to_new_template(&self, part: &TopologyPart) -> bool {
+        let refers = |template: &TopologyPart| match part {
+            TopologyPart::ControlPlane => *template == TopologyPart::ControlPlaneMachines,
+            TopologyPart::Worker(..) => template.worker() == part.worker(),
+            _ => false,
+        };
+        self.steps.iter().any(|step| step.action == StepAction::Rotate && refers(&step.part))
     }
 
     /// The name of the template that replaces another one.

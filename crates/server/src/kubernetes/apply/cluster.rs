@@ -55,7 +55,12 @@ impl<'a> ClusterField<'a> {
 
     /// Whether it is a record for topologist itself, whose changes have no event.
     pub(super) fn is_record(&self) -> bool {
-        self.is_of_hooks() || self.is_annotation(annotation::ROLLED_OUT)
+        self.is_of_hooks() || self.is_rolled_out()
+    }
+
+    /// Whether it is the record of the inputs of the objects.
+    pub(super) fn is_rolled_out(&self) -> bool {
+        self.is_annotation(annotation::ROLLED_OUT)
     }
 
     fn is_annotation(&self, name: &str) -> bool {
@@ -107,10 +112,13 @@ pub(super) async fn write(
     let uid = base.uid();
     let mut patch = TestedPatch::for_object(base);
     places.iter().for_each(|place| patch.set(&place.path, place.to.cloned()));
-    match untyped::update(client, cluster, &patch.tested()).await {
-        Err(error) if error.is_conflict() || error.is_invalid() => {}
-        Err(error) if error.is_not_found() => return Err(changed()),
-        written => return written.map_err(failed),
+    // An earlier write of this run may have returned what another client has written since.
+    if !patch.is_empty() && places.iter().all(|place| place.is_as_planned(base)) {
+        match untyped::update(client, cluster, &patch.tested()).await {
+            Err(error) if error.is_conflict() || error.is_invalid() => {}
+            Err(error) if error.is_not_found() => return Err(changed()),
+            written => return written.map_err(failed),
+        }
     }
     for _ in 0..ATTEMPTS {
         let Some(found) = untyped::get(client, cluster).await.map_err(failed)? else { return Err(changed()) };

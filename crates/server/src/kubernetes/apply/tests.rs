@@ -268,6 +268,7 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
     let reference = json!({"apiGroup": "g", "kind": "K", "name": "infrastructureRef"});
     let want = json!([
         {"op": "test", "path": "/metadata/uid", "value": "uid"},
+        {"op": "test", "path": "/metadata/deletionTimestamp", "value": null},
         {"op": "test", "path": "/spec/infrastructureRef", "value": null},
         {"op": "add", "path": "/spec/infrastructureRef", "value": reference},
     ]);
@@ -615,6 +616,10 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     let control_plane = format!("{CONTROL_PLANE}/kubeadmcontrolplanes/brain");
     let unmarked = adds("/metadata/annotations/runtime.cluster.x-k8s.io~1pending-hooks", "\"A,AfterClusterUpgrade\"");
     let unmarked = &*unmarked;
+    let marks = || {
+        ScriptedAnswer::ok(json!({"metadata": {"uid": "uid-of-blade", "resourceVersion": "8",
+            "annotations": {"runtime.cluster.x-k8s.io/pending-hooks": marked}}}))
+    };
     for (stored, is_unmarked) in [
         (ScriptedAnswer::ok(at("4", "v1.32.0")), true),
         (ScriptedAnswer::ok(at("4", "v1.33.0")), false),
@@ -622,7 +627,7 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
         (ScriptedAnswer::error(404, "NotFound"), false),
     ] {
         let script = Script::default();
-        script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+        script.expect(&Method::PATCH, &cluster, &[marked], marks());
         script.expect(&Method::PATCH, &control_plane, &[], refused(422));
         script.get(&control_plane, &[], stored);
         if is_unmarked {
@@ -639,17 +644,27 @@ async fn hooks_of_a_step_that_the_control_plane_does_not_take_are_unmarked() {
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
     let infrastructure = step(StepAction::Apply, TopologyPart::Infrastructure, "ground");
     let script = Script::default();
-    script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
+    script.expect(&Method::PATCH, &cluster, &[marked], marks());
     script.expect(&Method::PATCH, &ground, &[], refused(422));
     script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
     script.expect(&Method::PATCH, &cluster, &[unmarked], written("blade"));
     assert!(carry_out(&script, vec![mark.clone(), infrastructure, upgrade.clone()]).await.error.is_some());
     // It is not known whether the marks are stored.
-    let script = Script::default();
-    script.expect(&Method::PATCH, &cluster, &[marked], ScriptedAnswer::error(504, "Timeout"));
-    script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
-    script.expect(&Method::PATCH, &cluster, &[unmarked], written("blade"));
-    assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
+    let there = |hooks: &str| {
+        ScriptedAnswer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8",
+            "annotations": {"runtime.cluster.x-k8s.io/pending-hooks": hooks}}}))
+    };
+    for (stored, is_unmarked) in [(marked, true), ("A", false)] {
+        let script = Script::default();
+        script.expect(&Method::PATCH, &cluster, &[marked], ScriptedAnswer::error(504, "Timeout"));
+        script.get(&control_plane, &[], ScriptedAnswer::ok(at("3", "v1.32.0")));
+        script.get(&cluster, &[], there(stored));
+        if is_unmarked {
+            let words = ["pending-hooks\":\"A,AfterClusterUpgrade\"", "\"resourceVersion\":\"8\""];
+            script.expect(&Method::PATCH, &cluster, &words, written("blade"));
+        }
+        assert!(carry_out(&script, vec![mark.clone(), upgrade.clone()]).await.error.is_some());
+    }
     let script = Script::default();
     script.expect(&Method::PATCH, &cluster, &[marked], written("blade"));
     script.expect(&Method::PATCH, &control_plane, &[], written("brain")).hears(1);

@@ -28,8 +28,9 @@ struct RunRecord {
     shim: Option<String>,
     /// Runs in a row that ended in a write conflict.
     conflicts: u32,
-    /// The kinds of workers of which the watches have shown all that exist, once they have shown the writes above.
-    known_workers: BTreeSet<WorkerKind>,
+    /// The kinds of workers of which the watches have shown all that exist, once they have shown the writes above, and
+    /// the uid of the Cluster.
+    known_workers: (String, BTreeSet<WorkerKind>),
     /// The shim is deleted, even if owner references still name it: garbage collection drops those.
     has_dropped_shim: bool,
 }
@@ -79,7 +80,7 @@ impl RunHistory {
         let unseen = memory.written.len();
         memory.written.retain(|write| write.at.elapsed() < FORGOTTEN);
         if memory.written.len() < unseen {
-            memory.known_workers.clear();
+            memory.known_workers.1.clear();
         }
         memory.written.iter().map(|write| write.object.kind.clone()).collect()
     }
@@ -91,15 +92,18 @@ impl RunHistory {
         }
     }
 
-    /// The kinds of workers of which a run that is about to begin knows all that exist (RS-27).
-    pub(super) fn known_workers(&self, key: &ObjectKey) -> BTreeSet<WorkerKind> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(key).map(|memory| memory.known_workers.clone()).unwrap_or_default()
+    /// The kinds of workers of which a run that begins to write knows all that exist (RS-27). Without another note the
+    /// next run knows none.
+    pub(super) fn take_known_workers(&self, key: &ObjectKey, uid: &str) -> BTreeSet<WorkerKind> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, known) = all.get_mut(key).map(|memory| std::mem::take(&mut memory.known_workers)).unwrap_or_default();
+        if of == uid { known } else { BTreeSet::new() }
     }
 
     /// Notes the kinds of workers of which the next run knows all that exist.
-    pub(super) fn knows_workers(&self, key: &ObjectKey, kinds: BTreeSet<WorkerKind>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().known_workers = kinds;
+    pub(super) fn knows_workers(&self, key: &ObjectKey, uid: &str, kinds: BTreeSet<WorkerKind>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.clone()).or_default().known_workers = (uid.to_owned(), kinds);
     }
 
     /// The next action on the shim, which is deleted once (RS-14).
@@ -204,14 +208,18 @@ mod tests {
         // RS-27
         let history = RunHistory::default();
         let known: BTreeSet<WorkerKind> = WorkerKind::ALL.into();
-        assert!(history.known_workers(&key()).is_empty());
-        history.knows_workers(&key(), known.clone());
+        assert!(history.take_known_workers(&key(), "u").is_empty());
+        history.knows_workers(&key(), "u", known.clone());
         history.wrote(&key(), [deployment("7")]);
         assert!(history.unseen(&key(), |_| true).is_empty());
-        assert_eq!(history.known_workers(&key()), known);
+        assert_eq!(history.take_known_workers(&key(), "u"), known);
+        assert!(history.take_known_workers(&key(), "u").is_empty(), "the run has not ended");
+        history.knows_workers(&key(), "u", known.clone());
+        assert!(history.take_known_workers(&key(), "another").is_empty());
+        history.knows_workers(&key(), "u", known);
         history.wrote(&key(), [deployment("8")]);
         tokio::time::advance(FORGOTTEN).await;
         assert!(history.unseen(&key(), |_| false).is_empty());
-        assert!(history.known_workers(&key()).is_empty());
+        assert!(history.take_known_workers(&key(), "u").is_empty());
     }
 }

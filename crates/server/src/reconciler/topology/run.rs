@@ -275,6 +275,14 @@ impl TopologyReconciler {
             record_creation(&mut plan, &findings.raw, &observed.blueprint);
         }
         let written = self.write(cluster, &findings.raw, &plan, &generations).await;
+        if let Some(after) = &written.cluster
+            && is_edited(&findings.raw, after)
+            && written.error.is_none()
+        {
+            // What was computed is about the former spec, and so would be defaults, record and condition.
+            let changed = apply::ApplyError::Changed { object: Box::new(after.reference()) };
+            return RunFindings { changed: true, ..findings.failed_to_write(&changed) };
+        }
         let findings = RunFindings {
             again: retry(&tracker.hooks),
             tracker,
@@ -319,7 +327,13 @@ impl TopologyReconciler {
     async fn observed(&self, cluster: &Arc<Cluster>) -> Result<RunInputs, Interruption> {
         let ends = std::time::Instant::now() + RUN_LIMIT;
         let stop = Stop::when(move || std::time::Instant::now() >= ends);
-        let (world, cluster) = (World::new(self.cache.facts()).until(stop), cluster.clone());
+        let world = World::new(self.cache.facts()).until(stop);
+        // After a failure a dry run shows whether an object would be denied, before templates are created for it.
+        let world = match self.backoff.has_failed(&cluster.metadata.key()) {
+            true => world,
+            false => world.without_certain_dry_runs(),
+        };
+        let cluster = cluster.clone();
         let (blueprint, world) = self.gathered(world, move |world| Blueprint::read(&cluster, world)).await?;
         let size = blueprint.size();
         self.options.limit.check(size).map_err(Failure::from)?;
@@ -394,12 +408,15 @@ impl TopologyReconciler {
             return PlanWrites::default();
         }
         let key = cluster.metadata.key();
-        let (shim, known_workers) = (self.history.shim_uid(&key), self.history.known_workers(&key));
+        // If this run ends early, the next one does not know what it has written.
+        let (shim, known_workers) = (self.history.shim_uid(&key), self.history.take_known_workers(&key, raw.uid()));
         let run =
             apply::PlanRun { cluster: &key, base: raw, plan, shim: shim.as_deref(), known_workers: &known_workers };
         let outcome = self.applier.apply(run).await;
         let is_uncertain = outcome.error.as_ref().is_some_and(apply::ApplyError::may_have_written);
-        self.history.knows_workers(&key, if is_uncertain { BTreeSet::new() } else { outcome.known_workers });
+        if !is_uncertain {
+            self.history.knows_workers(&key, raw.uid(), outcome.known_workers);
+        }
         if let Some(uid) = outcome.shim {
             self.history.made_shim(&key, uid);
         }
@@ -615,6 +632,11 @@ impl RunFindings {
         let overload = error.overload().map(|overload| ApiOverload { reason: reason.clone(), ..overload });
         RunFindings { conflict, overload, error: Some(reason), ..self }
     }
+}
+
+/// Whether another client has changed what a topology is computed from.
+fn is_edited(before: &Object, after: &Object) -> bool {
+    ["spec.topology", "spec.clusterNetwork", "spec.paused"].iter().any(|path| before.at(path) != after.at(path))
 }
 
 /// Adds the record of the inputs of a topology to the plan that creates all of its objects, since then none of them is

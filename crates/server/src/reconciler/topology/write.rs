@@ -60,7 +60,8 @@ pub(super) async fn patch(
         false => untyped::update(client, &cluster, patch).await,
     };
     match send(&patch.tested()).await {
-        // Whether a test has failed or the result is invalid shows when it is the version that was read.
+        // A test has failed, which is a conflict with that version, or the result is invalid. A test also fails if
+        // kube-apiserver writes a character of the value in another way.
         Err(error) if error.is_invalid() => send(&patch.versioned()).await,
         sent => sent,
     }

@@ -41,6 +41,16 @@ pub(super) fn planned_with(
     names: &mut dyn Names,
     answer: impl Fn(&DryRunCall) -> Found<DryRun>,
 ) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
+    planned_in(|world| world, fold, names, answer)
+}
+
+/// The same in a world with other options.
+fn planned_in(
+    options: impl FnOnce(World) -> World,
+    fold: &TopologySimulator,
+    names: &mut dyn Names,
+    answer: impl Fn(&DryRunCall) -> Found<DryRun>,
+) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
     let there = fold.facts();
     let (Found::Yes(cluster), Found::Yes(class)) =
         (there.cluster(&blade()), there.class(&ObjectKey::new("ns", "forge")))
@@ -48,7 +58,7 @@ pub(super) fn planned_with(
         panic!("Cluster and class are there")
     };
     let facts = Facts::complete([(*cluster).clone()], [ClusterClass::clone(&class)]);
-    let (mut world, objects) = (World::new(Arc::new(facts)), there.objects().unwrap());
+    let (mut world, objects) = (options(World::new(Arc::new(facts))), there.objects().unwrap());
     let labels = [("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())].into();
     let definition = ResourceDefinition { labels, ..ResourceDefinition::default() };
     let mut asked = Vec::new();
@@ -126,6 +136,39 @@ fn only_differences_that_the_api_server_would_store_are_written() {
     assert_eq!(steps(&plan), ["apply MachineDeployment/md/infrastructure"]);
     assert_eq!(plan.steps[0].changes[0].path, "metadata.labels.late");
     assert!(plan.steps[0].uid.is_some());
+}
+
+#[test]
+fn an_object_that_refers_to_a_new_template_needs_no_dry_run() {
+    // DEC-120
+    let fold = edited(&[(SMITH, SIZE, json!("LARGE")), (GROUND, SITE, json!("NORTH"))]);
+    let same = |_: &mut Object, _: &mut Object| ();
+    let (plan, asked) =
+        planned_in(World::without_certain_dry_runs, &fold, &mut DeterministicNames, |call| differs(call, same));
+    let plan = plan.unwrap();
+    let want = ["apply infrastructure", "rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"];
+    assert_eq!(steps(&plan), want);
+    assert_eq!(asked, [["ForgeCluster", "ForgeMachineTemplate"]], "but not about the MachineDeployment");
+    let PlanStep { changes, certainty, .. } = &plan.steps[2];
+    assert!(changes.iter().any(|change| change.path == "spec.template.spec.infrastructureRef.name"), "{changes:?}");
+    assert_eq!(*certainty, Certainty::Exact);
+    // Without a new template, a server is asked.
+    let metadata = |current: &mut Object, desired: &mut Object| *desired = current.clone();
+    let (plan, _) =
+        planned_in(World::without_certain_dry_runs, &fold, &mut DeterministicNames, |call| differs(call, metadata));
+    assert_eq!(steps(&plan.unwrap()), [""; 0]);
+}
+
+#[test]
+fn a_change_that_another_object_has_confirmed_is_exact() {
+    // DEC-120
+    let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
+    let (plan, _) = planned(&fold, |_| Found::Yes(DryRun::Confirmed));
+    let plan = plan.unwrap();
+    assert_eq!(steps(&plan), ["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]);
+    let PlanStep { changes, certainty, .. } = &plan.steps[0];
+    let paths: Vec<_> = changes.iter().map(|change| &*change.path).collect();
+    assert_eq!((paths, *certainty), (vec!["spec.template.spec.size"], Certainty::Exact));
 }
 
 #[test]
