@@ -35,6 +35,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
+use super::server::ProcessFigures;
 use super::{programs, wait};
 
 /// Who the harness is in `managedFields`.
@@ -154,6 +155,14 @@ impl Kubernetes {
             }
         }
         all_served(&client, definitions).await;
+    }
+
+    /// Memory and processor time of kube-apiserver.
+    pub fn api_server_figures(&self) -> ProcessFigures {
+        let file = self.supervisor.directory.join("kube-apiserver.pid");
+        let process = fs::read_to_string(file).expect("it has a process id");
+        let process = process.trim().parse().expect("a process id is a number");
+        ProcessFigures::for_process(process).expect("it runs")
     }
 
     /// Kills kube-apiserver as an out-of-memory killer would. etcd goes on.

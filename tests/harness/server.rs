@@ -1,6 +1,7 @@
 //! The binary under test as a process.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -216,6 +217,11 @@ impl Topologist {
         http_get(&self.admin, path)
     }
 
+    /// Its memory and processor time; `None` if it has ended.
+    pub fn figures(&self) -> Option<ProcessFigures> {
+        ProcessFigures::for_process(self.child.id())
+    }
+
     /// The value of a metric without labels, or with exactly these labels as they are rendered.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let (_, text) = self.admin_get("/metrics");
@@ -257,24 +263,42 @@ fn text(log: &[Value]) -> String {
     log.iter().map(|entry| format!("{entry}\n")).collect()
 }
 
-/// The most memory that a process has used, and the time that it has run on processors.
-fn figures(process: u32) -> Option<String> {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).ok();
-    let status = read("status")?;
-    let peak: u64 =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
-    // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in 1/100
-    // s.
-    let stat = read("stat")?;
-    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-    let ticks: u64 = fields.get(11..13)?.iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Some(format!("{} MiB at most, {}.{:02} s of processor time", peak / 1024, ticks / 100, ticks % 100))
+/// The memory of a process, and the time that it has run on processors.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessFigures {
+    /// The most memory that it has used, in MiB.
+    pub peak: u64,
+    /// In seconds.
+    pub processor_time: f64,
+}
+
+impl ProcessFigures {
+    /// The figures of a process that runs.
+    pub fn for_process(process: u32) -> Option<Self> {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).ok();
+        let status = read("status")?;
+        let peak: u64 =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+        // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in
+        // 1/100 s.
+        let stat = read("stat")?;
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        let ticks: u32 = fields.get(11..13)?.iter().filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
+        Some(ProcessFigures { peak: peak / 1024, processor_time: f64::from(ticks) / 100.0 })
+    }
+}
+
+impl fmt::Display for ProcessFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProcessFigures { peak, processor_time } = self;
+        write!(f, "{peak} MiB at most, {processor_time:.2} s of processor time")
+    }
 }
 
 impl Drop for Topologist {
     fn drop(&mut self) {
         // With `--nocapture`, what each test took of the process.
-        if let (Some(test), Some(figures)) = (std::thread::current().name(), figures(self.child.id())) {
+        if let (Some(test), Some(figures)) = (std::thread::current().name(), self.figures()) {
             println!("{test}: {figures}");
         }
         // A test that fails because a command of kubectl does has no other place that says why.

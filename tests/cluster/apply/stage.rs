@@ -484,7 +484,7 @@ impl Stage {
             let message = event["message"].as_str().unwrap().replace(&format!("{}/", self.namespace), "");
             let (verb, objects) = message.split_once(' ').unwrap();
             let text = |part: &str| {
-                format!("{} {}: {verb} {part}", event["type"].as_str().unwrap(), event["reason"].as_str().unwrap(),)
+                format!("{} {}: {verb} {part}", event["type"].as_str().unwrap(), event["reason"].as_str().unwrap())
             };
             let count = event["count"].as_i64().unwrap();
             objects.split(", ").map(|part| (text(part), count)).collect::<Vec<_>>()

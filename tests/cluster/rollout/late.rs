@@ -14,6 +14,7 @@ on_both![
     a_restart_writes_nothing_even_if_lists_fail_at_first,
     an_overload_of_the_api_server_is_no_condition_unless_it_lasts,
     an_apply_that_was_given_up_and_arrives_later_is_refused,
+    an_edit_while_a_run_writes_is_neither_reverted_nor_reported_as_reconciled,
     templates_that_are_gone_get_successors,
     conflicts_with_those_who_write_status_are_rare,
 ];
@@ -114,6 +115,28 @@ async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {
     at_rest(&site, &manager).await;
     let name = referenced(&site).await;
     assert!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &name).await.is_some(), "{name} is gone");
+    manager.stop().await;
+}
+
+async fn an_edit_while_a_run_writes_is_neither_reverted_nor_reported_as_reconciled(site: Site) {
+    // RS-06, DEC-118: a run writes defaults of variables, which are missing here, for the topology that it has read.
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::Edits));
+    site.apply_file("cluster.yaml").await;
+    site.until("a run has read the edit", || async {
+        let cluster = site.cluster("demo").await;
+        let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let reconciled = conditions.into_iter().find(|condition| condition["type"] == "TopologyReconciled")?;
+        let seen = reconciled["observedGeneration"].as_i64()?;
+        // The generation grows with the edit, the references and the defaults.
+        let has_defaults = cluster["spec"]["topology"]["variables"].to_string().contains("workerStartup");
+        assert!(seen < 3 || has_defaults, "{cluster:#}");
+        has_defaults.then_some(())
+    })
+    .await;
+    at_rest(&site, &manager).await;
+    let cluster = site.cluster("demo").await;
+    assert_eq!(text(&cluster, "/spec/topology/variables/0/value"), "edited");
     manager.stop().await;
 }
 

@@ -28,6 +28,8 @@ pub(super) enum Trouble {
     /// The first apply to an object of this kind, by its plural, is never answered, and reaches the server this much
     /// later.
     Late { kind: &'static str, by: Duration },
+    /// A user changes the first variable of a Cluster just before the controllers first write it.
+    Edits,
     /// Lists of all kinds but Clusters, classes and ExtensionConfigs fail for this time, as on an API server that has
     /// just started.
     Lists { fail: Duration },
@@ -162,6 +164,13 @@ impl Wire {
                 });
                 std::future::pending().await
             }
+            Trouble::Edits if is_write_of_cluster(&request) && !self.is_late.swap(true, Ordering::Relaxed) => {
+                let change = json!([{"op": "replace", "path": "/spec/topology/variables/0/value", "value": "edited"}]);
+                let edit = Request::patch(uri.path()).header("content-type", "application/json-patch+json");
+                let answer = inner.send(edit.body(change.to_string().into_bytes().into())?).await?;
+                assert_eq!(answer.status(), StatusCode::OK);
+                Ok(inner.send(request).await?)
+            }
             Trouble::DiesAt { write } if count > write => std::future::pending().await,
             Trouble::Overload(code) if is_dry_run => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -199,6 +208,12 @@ impl Wire {
         *chance ^= *chance << 17;
         *chance % bound
     }
+}
+
+/// Whether a request changes a Cluster, but not only its status.
+fn is_write_of_cluster(request: &Request<Body>) -> bool {
+    let mut segments = request.uri().path().rsplit('/');
+    *request.method() == Method::PATCH && segments.nth(1) == Some("clusters")
 }
 
 fn unavailable(code: StatusCode) -> Response<Body> {

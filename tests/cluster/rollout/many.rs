@@ -16,14 +16,18 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::crash::at_rest;
-use super::process::Installation;
+use super::process::{Installation, USER};
 use super::site::{CORE, Site, bundle, is_reconciled, text};
+use crate::harness::kubernetes::Kubernetes;
+use crate::harness::kustomize::overlay;
 use crate::harness::server::Topologist;
 use crate::harness::{quiet, wait};
 
 /// The API groups of a topology, as etcd has them in its keys.
 const GROUPS: [&str; 4] =
     ["cluster.x-k8s.io", "infrastructure.topologist.dev", "controlplane.topologist.dev", "bootstrap.topologist.dev"];
+/// Maximum number of lists of a restart.
+const LISTS: usize = 50;
 /// Number of objects in one transaction of etcd, which takes 128 of them or 1.5 MB.
 const TOGETHER: usize = 40;
 /// How long the controllers may take for each Cluster on a busy machine, besides two minutes for their start.
@@ -149,11 +153,39 @@ pub(super) async fn settled(topologist: &Topologist, clusters: usize) {
     println!("{clusters} Clusters settled after {:?}: {:?}", started.elapsed(), reconciliations(topologist));
 }
 
+/// What topologist and kube-apiserver did in a part of the test.
+struct Part<'a> {
+    installation: &'a Installation,
+    requests: usize,
+    api_server: f64,
+}
+
+impl<'a> Part<'a> {
+    fn begin(installation: &'a Installation) -> Self {
+        let requests = installation.kubernetes.audited_requests().len();
+        Part { installation, requests, api_server: installation.kubernetes.api_server_figures().processor_time }
+    }
+
+    /// Prints the figures; returns how many lists and how many writes but those of Leases topologist has sent.
+    fn end(self, what: &str, topologist: &Topologist) -> (usize, usize) {
+        let kubernetes = &self.installation.kubernetes;
+        let requests = kubernetes.audited_requests().split_off(self.requests);
+        let of_topologist = requests.iter().filter(|request| request.user == USER && request.resource != "leases");
+        let verbs: Vec<&str> = of_topologist.map(|request| &*request.verb).collect();
+        let lists = verbs.iter().filter(|verb| **verb == "list").count();
+        let writes = verbs.iter().filter(|verb| !["list", "get", "watch"].contains(verb)).count();
+        let api_server = kubernetes.api_server_figures().processor_time - self.api_server;
+        let leader = topologist.figures().expect("it runs");
+        println!("{what}: {lists} lists, {writes} writes; leader: {leader}; kube-apiserver: {api_server:.2} s");
+        (lists, writes)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created() {
     // DEC-100
     let clusters = std::env::var("TOPOLOGIST_TEST_CLUSTERS").map_or(40, |number| number.parse().expect("a number"));
-    let installation = Installation::new().await;
+    let installation = Installation::on(Kubernetes::start_with_audit_log(), overlay("alone"), &[]).await;
     let site = Site::on(installation.kubernetes.client(), "default".to_owned()).await;
     let topologist = installation.start_with(&[]);
     site.provide().await;
@@ -165,9 +197,12 @@ async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created
     let before = versions(&site).await;
     assert_eq!(before.len(), clusters + 1);
 
-    // A warm restart.
+    // A warm restart: each kind is listed once by each of its watches, however many objects it has (DEC-116).
+    let part = Part::begin(&installation);
     let topologist = installation.start_with(&[]);
     settled(&topologist, clusters + 1).await;
+    let (lists, writes) = part.end("restart", &topologist);
+    assert!(lists <= LISTS && writes == 0, "{lists} lists, {writes} writes\n{}", topologist.warnings());
     assert_eq!(versions(&site).await, before, "{}", topologist.warnings());
     drop(topologist);
     // Both start together: kube-apiserver is ready before it has read the kinds of definitions.
@@ -180,10 +215,11 @@ async fn restarts_write_nothing_and_the_lease_is_kept_while_clusters_are_created
     // More Clusters are created.
     let more = clusters / 5;
     site.provide().await;
-    let started = Instant::now();
+    let (part, started) = (Part::begin(&installation), Instant::now());
     create(&site, more).await;
     reconciled(&site, more, limit(clusters)).await;
     println!("{more} more Clusters are reconciled after {:?}", started.elapsed());
+    part.end("creation", &topologist);
     let lost = topologist.metric("topologist_lease_transitions_total{outcome=\"lost\"}").unwrap_or_default();
     assert!(lost == 0.0, "{}", topologist.warnings());
     let after = versions(&site).await;

@@ -14,6 +14,9 @@ use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{overlay, overlay_with, permissions, scope, stream, variables, webhooks_at};
 use crate::harness::server::{Topologist, command, make_certificates};
 
+/// The user of topologist: the ServiceAccount of the manifests.
+pub(super) const USER: &str = "system:serviceaccount:topologist-system:topologist";
+
 /// A kube-apiserver of our own, on which all kinds are defined: processes look at all namespaces.
 pub(super) struct Installation {
     pub(super) kubernetes: Kubernetes,

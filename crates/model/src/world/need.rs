@@ -129,8 +129,6 @@ pub enum DryRun {
     /// The object as an API server would store it now and after the apply. Both are reduced to the fields that
     /// topologies send, and the ownership of their manager (SSA-11).
     Differs { current: Arc<Object>, desired: Arc<Object> },
-    /// The spec changes: a dry run of another object with the same change has shown so (DEC-120).
-    Confirmed,
 }
 
 /// Nodes by name, without missing ones.

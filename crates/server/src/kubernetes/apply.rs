@@ -100,7 +100,7 @@ pub struct AppliedPlan {
     pub shim: Option<String>,
     /// Whether the deletion of the shim succeeded; another object of its name counts as success.
     pub has_deleted_shim: bool,
-    /// The kinds of workers of which all that exist are known, unless the error leaves open what was written (RS-27).
+    /// The kinds of workers of which all that exist are known, unless the error leaves open whether it was written (RS-27).
     pub known_workers: BTreeSet<WorkerKind>,
     pub error: Option<ApplyError>,
 }
@@ -284,13 +284,11 @@ impl PlanExecution<'_> {
             return false;
         }
         let finalizer = MachineOwner::Deployment.finalizer();
-        match step.current.as_deref() {
-            Some(current) => !current.is_being_deleted() && current.has_finalizer(finalizer),
-            None => {
-                let is_removed = |scope: &Scope| scope.has_label(|name| sent.label(name));
-                step.action == StepAction::Create && self.finalizes.is_some_and(is_removed)
-            }
+        if let Some(current) = step.current.as_deref() {
+            return !current.is_being_deleted() && current.has_finalizer(finalizer);
         }
+        let is_removed = |scope: &Scope| scope.has_label(|name| sent.label(name));
+        step.action == StepAction::Create && self.finalizes.is_some_and(is_removed)
     }
 
     /// Writes places of the Cluster (RS-22, RS-23). Records have no event, and a run that creates the infrastructure

@@ -7,24 +7,19 @@
 //!               apply what is there ┘ stored                               else ──► Differs
 //! ```
 //!
-//! For controllers, the change of a spec that a dry run has confirmed holds for other objects with the same change
-//! (DEC-120): an edit of a class changes the objects of all its Clusters in the same way.
-//!
 //! The existing object is applied as well, so that it gets the current defaults and conversions, and only real
 //! differences are left (SSA-10, ROT-07).
 
 use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::try_join;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
-use lru::LruCache;
 use serde_json::json;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::{self, Resource};
@@ -42,9 +37,6 @@ const MEMORY: Duration = Duration::from_mins(30);
 const SWEEP: Duration = Duration::from_mins(10);
 /// Maximum number of concurrent dry runs.
 const AT_A_TIME: usize = 32;
-/// Time for which a confirmed change holds for other objects, and the maximum number of such changes.
-const CONFIRMED: Duration = Duration::from_mins(10);
-const MOST_CHANGES: NonZeroUsize = NonZeroUsize::new(1024).expect("it is more than none");
 /// The metric label of the controller.
 const CONTROLLER: Controller = Controller { controller: "topology" };
 /// Annotations that are sent or set, and not compared (SSA-11, SSA-18).
@@ -56,8 +48,6 @@ pub struct DryRuns {
     metrics: Arc<Metrics>,
     running: Semaphore,
     unchanged: Mutex<UnchangedCalls>,
-    /// Changes of specs; `None` if each object has its own dry runs.
-    changes: Option<Mutex<LruCache<ChangeKey, TriedChange>>>,
 }
 
 impl fmt::Debug for DryRuns {
@@ -95,13 +85,7 @@ impl DryRuns {
     /// Dry runs with `client` and an empty cache.
     pub fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
         let (running, unchanged) = (Semaphore::new(AT_A_TIME), Mutex::default());
-        DryRuns { client, metrics, running, unchanged, changes: None }
-    }
-
-    /// The same for the controllers of many objects with equal changes (DEC-120).
-    #[must_use]
-    pub(crate) fn sharing_changes(self) -> Self {
-        DryRuns { changes: Some(Mutex::new(LruCache::new(MOST_CHANGES))), ..self }
+        DryRuns { client, metrics, running, unchanged }
     }
 
     /// The answer to a [`model::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). If the server
@@ -133,55 +117,16 @@ impl DryRuns {
             self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
             return Ok(DryRun::Same);
         }
-        let late = || DryRunError::from(ApiRequestError::TimedOut);
-        let tried = self.tried(call);
-        let found = match &tried {
-            None => timeout_at(deadline, self.run_in_turn(call)).await.unwrap_or_else(|_| Err(late()))?,
-            Some(tried) => {
-                let mut own = None;
-                let attempt = async {
-                    let found = self.run_in_turn(call).await?;
-                    let is_real = changes_spec(&found);
-                    own = Some(found);
-                    Ok(is_real)
-                };
-                let is_real = timeout_at(deadline, tried.get_or_try_init(|| attempt)).await;
-                let is_real = *is_real.unwrap_or_else(|_| Err(late()))?;
-                match own {
-                    Some(found) => found,
-                    None if is_real => {
-                        self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
-                        return Ok(DryRun::Confirmed);
-                    }
-                    None => timeout_at(deadline, self.run_in_turn(call)).await.unwrap_or_else(|_| Err(late()))?,
-                }
-            }
+        self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
+        let run = async {
+            let _running = self.running.acquire().await.map_err(|_| ApiRequestError::TimedOut)?;
+            self.run(call).await
         };
+        let found = timeout_at(deadline, run).await.unwrap_or(Err(ApiRequestError::TimedOut.into()))?;
         if found == DryRun::Same {
             self.unchanged().put(key);
         }
         Ok(found)
-    }
-
-    /// The dry runs of the first object with the same change of its spec; `None` if each object has its own.
-    fn tried(&self, call: &DryRunCall) -> Option<Arc<OnceCell<bool>>> {
-        let changes = self.changes.as_ref()?;
-        let key = ChangeKey::for_call(call)?;
-        let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tried) = changes.get(&key).filter(|tried| tried.since.elapsed() < CONFIRMED) {
-            return Some(tried.outcome.clone());
-        }
-        let tried = TriedChange { since: Instant::now(), outcome: Arc::default() };
-        let outcome = tried.outcome.clone();
-        changes.put(key, tried);
-        Some(outcome)
-    }
-
-    /// Runs both dry runs, once there are not too many.
-    async fn run_in_turn(&self, call: &DryRunCall) -> Result<DryRun, DryRunError> {
-        self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
-        let _running = self.running.acquire().await.map_err(|_| ApiRequestError::TimedOut)?;
-        self.run(call).await
     }
 
     /// Whether the caller has the permission to apply an object: the status is 403 also when a webhook denies it.
@@ -280,38 +225,6 @@ impl DryRunKey {
         let digest = ring::digest::digest(&ring::digest::SHA256, call.sent.as_bytes());
         let hash = digest.as_ref().iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
         DryRunKey { object: call.object.clone(), version: call.version.clone(), hash }
-    }
-}
-
-/// A change of the spec of objects of a kind in a namespace, by its hash.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ChangeKey([u8; 32]);
-
-impl ChangeKey {
-    /// `None` if the spec does not change.
-    fn for_call(call: &DryRunCall) -> Option<Self> {
-        let [current, sent] = [&call.current, &call.sent].map(|text| object(text).ok());
-        let (current, sent) = (current?, sent?);
-        let (before, after) = (current.at("spec")?, sent.at("spec")?);
-        let parts = json!([sent.api_version(), sent.kind(), call.object.key.namespace, before, after]);
-        let digest = ring::digest::digest(&ring::digest::SHA256, parts.to_string().as_bytes());
-        (before != after).then(|| ChangeKey(digest.as_ref().try_into().unwrap_or_default()))
-    }
-}
-
-/// The dry runs of a change.
-#[derive(Clone, Debug)]
-struct TriedChange {
-    since: Instant,
-    /// Whether the spec really changes, once that is known.
-    outcome: Arc<OnceCell<bool>>,
-}
-
-/// Whether dry runs show a change of the spec.
-fn changes_spec(found: &DryRun) -> bool {
-    match found {
-        DryRun::Differs { current, desired } => current.at("spec") != desired.at("spec"),
-        DryRun::Same | DryRun::Confirmed => false,
     }
 }
 
@@ -417,39 +330,6 @@ mod tests {
     async fn ask(dry_runs: &DryRuns, call: &DryRunCall) -> Found<DryRun> {
         let Ok(Answer::DryRun(answer)) = attempted(dry_runs, call).await else { panic!("it is answered") };
         answer
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_confirmed_change_of_a_spec_holds_for_other_objects() {
-        // DEC-120
-        let script = Script::default();
-        let (shared, single) = (dry_runs(&script).sharing_changes(), dry_runs(&script));
-        let of = |size: &str| ScriptedAnswer::ok(forge(size, &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size"])));
-        answers(&script, of("huge"), of("large"));
-        let asked = futures::future::join(ask(&shared, &call("7", "huge")), ask(&shared, &call("8", "huge"))).await;
-        assert!(matches!(asked.0, Found::Yes(DryRun::Differs { .. })), "{asked:?}");
-        assert_eq!((asked.1, script.left()), (Found::Yes(DryRun::Confirmed), 0));
-        // Another change, a change that nothing came of, and commands have their own dry runs.
-        for (dry_runs, version, size, stored) in [
-            (&shared, "7", "tiny", "tiny"),
-            (&shared, "7", "Large", "large"),
-            (&shared, "8", "Large", "large"),
-            (&single, "8", "huge", "huge"),
-        ] {
-            answers(&script, of(stored), of("large"));
-            let found = ask(dry_runs, &call(version, size)).await;
-            assert_eq!(matches!(found, Found::Yes(DryRun::Differs { .. })), stored != "large", "{size}: {found:?}");
-            assert_eq!(script.left(), 0, "{size}");
-        }
-        tokio::time::advance(CONFIRMED).await;
-        answers(&script, of("huge"), of("large"));
-        ask(&shared, &call("9", "huge")).await;
-        assert_eq!(script.left(), 0);
-        // A dry run that fails says nothing about others.
-        answers(&script, ScriptedAnswer::error(403, "Forbidden"), of("large"));
-        assert!(matches!(ask(&shared, &call("7", "red")).await, Found::Unreadable(_)));
-        answers(&script, of("red"), of("large"));
-        assert!(matches!(ask(&shared, &call("8", "red")).await, Found::Yes(DryRun::Differs { .. })));
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,7 +75,7 @@ impl TopologyGatherer {
         extensions: Option<Arc<ExtensionCaller>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let dry_runs = DryRuns::new(writer, metrics.clone()).sharing_changes();
+        let dry_runs = DryRuns::new(writer, metrics.clone());
         TopologyGatherer { managed, definitions, dry_runs, extensions, live: LiveReader::new(client, metrics) }
     }
 

@@ -210,7 +210,6 @@ impl Comparison<'_> {
                 let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
                 Ok(ObjectDifference::confirmed(&current, &desired, &schema, origins, old))
             }
-            Found::Yes(DryRun::Confirmed) => Ok(ObjectDifference { certainty: Certainty::Exact, ..local }),
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         }

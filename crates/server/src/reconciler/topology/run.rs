@@ -275,21 +275,19 @@ impl TopologyReconciler {
             record_creation(&mut plan, &findings.raw, &observed.blueprint);
         }
         let written = self.write(cluster, &findings.raw, &plan, &generations).await;
-        if let Some(after) = &written.cluster
-            && is_edited(&findings.raw, after)
-            && written.error.is_none()
-        {
-            // What was computed is about the former spec, and so would be defaults, record and condition.
-            let changed = apply::ApplyError::Changed { object: Box::new(after.reference()) };
+        // The plan is about the former spec, and so would be defaults, record and condition.
+        let is_edited = written.cluster.as_ref().is_some_and(|after| is_edited(&findings.raw, after));
+        if is_edited && written.error.is_none() {
+            let changed = apply::ApplyError::Changed { object: Box::new(findings.raw.reference()) };
             return RunFindings { changed: true, ..findings.failed_to_write(&changed) };
         }
         let findings = RunFindings {
             again: retry(&tracker.hooks),
             tracker,
-            observed: Some(observed),
+            observed: Some(observed).filter(|_| !is_edited),
             rolled_out: rolled_out.filter(|_| written.error.is_none()),
             changed: written.changed,
-            raw: written.cluster.map_or(findings.raw, Arc::new),
+            raw: written.cluster.filter(|_| !is_edited).map_or(findings.raw, Arc::new),
             ..findings
         };
         match written.error {

@@ -63,6 +63,6 @@ pub(super) async fn patch(
         // A test has failed, which is a conflict with that version, or the result is invalid. A test also fails if
         // kube-apiserver writes a character of the value in another way.
         Err(error) if error.is_invalid() => send(&patch.versioned()).await,
-        sent => sent,
+        written => written,
     }
 }

@@ -160,18 +160,6 @@ fn an_object_that_refers_to_a_new_template_needs_no_dry_run() {
 }
 
 #[test]
-fn a_change_that_another_object_has_confirmed_is_exact() {
-    // DEC-120
-    let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
-    let (plan, _) = planned(&fold, |_| Found::Yes(DryRun::Confirmed));
-    let plan = plan.unwrap();
-    assert_eq!(steps(&plan), ["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]);
-    let PlanStep { changes, certainty, .. } = &plan.steps[0];
-    let paths: Vec<_> = changes.iter().map(|change| &*change.path).collect();
-    assert_eq!((paths, *certainty), (vec!["spec.template.spec.size"], Certainty::Exact));
-}
-
-#[test]
 fn fields_that_change_their_owner_only_are_written_in_place() {
     // SSA-13, ROT-04
     let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
