@@ -45,7 +45,8 @@ fn collection(kind: &'static str, objects: Vec<Value>) -> axum::routing::MethodR
         }
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
         let start = number("continue").unwrap_or(0).min(objects.len());
-        let end = objects.len().min(start + number("limit").unwrap_or(usize::MAX).min(objects.len()));
+        let most = number("limit").filter(|limit| *limit > 0).unwrap_or(objects.len());
+        let end = objects.len().min(start.saturating_add(most));
         let more = if end < objects.len() { end.to_string() } else { String::new() };
         let list = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind,
             "metadata": {"resourceVersion": "1", "continue": more}, "items": objects[start..end]});

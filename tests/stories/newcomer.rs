@@ -35,7 +35,7 @@ fn a_newcomer_creates_a_cluster_rolls_a_change_out_and_deletes_it() {
     ]);
     kubectl.out(&["wait", "--for=condition=TopologyReconciled", "cluster/demo", "--timeout=30s"]);
     let events = kubectl.out(&["get", "events", "--field-selector", "reason=TopologyCreate"]);
-    assert_eq!(events.lines().filter(|line| line.contains("(template rotation)")).count(), 2, "{events}");
+    assert_eq!(events.matches("(template rotation)").count(), 2, "{events}");
     let after = kubectl.out(&["get", "machinedeployments", "-o", bootstrap]);
     let (before, after): (Vec<&str>, Vec<&str>) = (before.split(' ').collect(), after.split(' ').collect());
     assert!(before.len() == 2 && after.len() == 2 && before.iter().all(|name| !after.contains(name)), "{after:?}");
