@@ -362,14 +362,13 @@ fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
 /// The entries of an object's field managers. The finalizer with which a MachineDeployment is created is no part of the
 /// desired state (DEC-119).
 pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
-    static FINALIZERS: LazyLock<FieldSet> =
-        LazyLock::new(|| FieldSet::from_paths([ElementPath::from_fields(FINALIZERS_FIELD).0.as_slice()]));
+    static FINALIZERS: LazyLock<ElementPath> = LazyLock::new(|| ElementPath::from_fields(FINALIZERS_FIELD));
     let mut entries = ManagedFields::all_in(object.at(paths::metadata::MANAGED_FIELDS))
         .map_err(|error| Failure::Unreadable(error.to_string()))?;
-    for own in entries.iter_mut().filter(|entry| entry.is_of_applier(MANAGER)) {
-        if own.fields.has_prefix(&ElementPath::from_fields(FINALIZERS_FIELD).0) {
-            own.fields = own.fields.without(&FINALIZERS);
-        }
+    // Few objects have it: every comparison comes here.
+    let has_it = |entry: &&mut ManagedFields| entry.is_of_applier(MANAGER) && entry.fields.has_prefix(&FINALIZERS.0);
+    for own in entries.iter_mut().filter(has_it) {
+        own.fields = own.fields.without(&FieldSet::from_paths([FINALIZERS.0.as_slice()]));
     }
     Ok(entries)
 }
