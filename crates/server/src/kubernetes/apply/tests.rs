@@ -459,6 +459,52 @@ async fn workers_are_listed_only_if_there_may_be_one_that_no_watch_has_shown() {
     assert_eq!((known.known_workers, script.left()), ([MD].into(), 0));
 }
 
+#[tokio::test]
+async fn a_machine_deployment_has_its_finalizer_only_if_a_controller_removes_it() {
+    // DEC-119
+    let labelled = |value: &str| json!({"cluster.x-k8s.io/watch-filter": value});
+    let current = |finalizers: Value, deleted: Value| {
+        let mut step = step(StepAction::Apply, TopologyPart::Worker(MD, "md".to_owned()), "md");
+        let metadata = json!({"finalizers": finalizers, "deletionTimestamp": deleted});
+        step.current = Some(Arc::new(Object::try_from(json!({"metadata": metadata})).unwrap()));
+        step
+    };
+    let new = || create(TopologyPart::Worker(MD, "md".to_owned()), "md");
+    let ours = json!([MachineOwner::Deployment.finalizer()]);
+    let (everything, filtered) = (Scope::default(), Scope::new(&[], Some("team".to_owned())).unwrap());
+    let (client, goes_on): (_, GoesOn) = (Script::default().client(), Box::new(|_, _| true));
+    let (cluster, base, plan, known_workers) =
+        (ObjectKey::new("ns", "blade"), base(), Plan::default(), BTreeSet::new());
+    for (scope, labels, step, want) in [
+        (None, json!({}), new(), false),
+        (Some(&everything), json!({}), new(), true),
+        (Some(&everything), json!({}), create(TopologyPart::Worker(MP, "mp".to_owned()), "mp"), false),
+        (Some(&filtered), json!({}), new(), false),
+        (Some(&filtered), labelled("another"), new(), false),
+        (Some(&filtered), labelled("team"), new(), true),
+        // What has it keeps it, also if the controller does not run any more.
+        (None, json!({}), current(ours.clone(), Value::Null), true),
+        (None, json!({}), current(ours, json!("2030-01-01T00:00:00Z")), false),
+        (Some(&everything), json!({}), current(json!(["other"]), Value::Null), false),
+    ] {
+        let run = PlanRun { cluster: &cluster, base: &base, plan: &plan, shim: None, known_workers: &known_workers };
+        let execution = PlanExecution {
+            client: &client,
+            goes_on: &goes_on,
+            finalizes: scope,
+            run,
+            base: Cow::Borrowed(&base),
+            current: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
+            made: Vec::new(),
+            events: RunEvents::default(),
+            outcome: AppliedPlan::default(),
+        };
+        let sent = Object::try_from(json!({"metadata": {"labels": labels}})).unwrap();
+        assert_eq!(execution.has_finalizer(&step, &sent), want, "{scope:?} {sent:?} {:?}", step.current);
+    }
+}
+
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 /// The shim of `ns/blade` as the API server has it, with some of its metadata changed.
