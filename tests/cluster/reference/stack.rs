@@ -37,7 +37,7 @@ impl Stack {
 
     /// Cluster API without topologist. Every process is ready.
     pub(crate) async fn alone() -> Arc<Self> {
-        let kubernetes = Kubernetes::start();
+        let kubernetes = Kubernetes::start_with_audit_log();
         let folder = tempfile::tempdir().unwrap();
         make_certificates(folder.path());
         let authority = std::fs::read(folder.path().join("ca.crt")).unwrap();

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::site::{Machine, Machines, Site, cluster};
 use super::stack::{Midway, Stack};
+use crate::harness::kubernetes::AuditedRequest;
+use crate::harness::kustomize::USER;
 
 /// The uids of the Machines of one set, or of the control plane.
 fn of(machines: &Machines, set: Option<&str>) -> Vec<String> {
@@ -160,4 +162,34 @@ async fn two_clusters_of_constant_names_do_not_share_a_control_plane() {
     site.kubectl.out(&["delete", "cluster", "second", "--wait=false"]);
     site.until("the second is gone", async || site.get("cluster/second").is_none()).await;
     assert_eq!((plane(), site.settled("first").await), (before, machines));
+}
+
+/// The requests of topologist for the objects of a namespace, without watches and events.
+fn requests(site: &Site) -> Vec<AuditedRequest> {
+    let place = format!("/namespaces/{}/", site.namespace());
+    let is_one = |request: &AuditedRequest| {
+        request.user == USER && request.verb != "watch" && request.resource != "events" && request.uri.contains(&place)
+    };
+    site.stack.kubernetes.audited_requests().into_iter().filter(is_one).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_rarely_conflict_with_those_of_the_managers() {
+    // RS-22, DEC-118
+    let site = Stack::shared().await.site("conflicts").await;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        site.apply(&cluster(name, "v1.33.0", 1, &[("md-0", 1)]));
+    }
+    for name in names {
+        site.settled(name).await;
+    }
+    site.set_variable("a", "workerNote", "second");
+    site.settled("a").await;
+    let requests = requests(&site);
+    let is_conflict = |request: &&AuditedRequest| [409, 422].contains(&request.code);
+    let conflicts: Vec<&AuditedRequest> = requests.iter().filter(is_conflict).collect();
+    println!("{} requests, {} conflicts: {conflicts:#?}", requests.len(), conflicts.len());
+    // One is always possible, and at most 2 % on average.
+    assert!(requests.len() > names.len() * 8 && conflicts.len() * 25 < requests.len(), "{conflicts:#?}");
 }

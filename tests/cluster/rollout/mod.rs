@@ -29,6 +29,7 @@ mod crash;
 mod deletions;
 mod extensions;
 mod foreseen;
+mod instances;
 mod late;
 mod layer;
 mod many;

@@ -14,9 +14,6 @@ use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::{overlay, overlay_with, permissions, scope, stream, variables, webhooks_at};
 use crate::harness::server::{Topologist, command, make_certificates};
 
-/// The user of topologist: the ServiceAccount of the manifests.
-pub(super) const USER: &str = "system:serviceaccount:topologist-system:topologist";
-
 /// A kube-apiserver of our own, on which all kinds are defined: processes look at all namespaces.
 pub(super) struct Installation {
     pub(super) kubernetes: Kubernetes,
@@ -56,8 +53,13 @@ impl Installation {
 
     /// A process with all controllers and these flags.
     pub(super) fn start_with(&self, more: &[&str]) -> Topologist {
+        self.start_as(&self.kubeconfig, more)
+    }
+
+    /// The same with another kubeconfig.
+    pub(super) fn start_as(&self, kubeconfig: &str, more: &[&str]) -> Topologist {
         let file = |name: &str| self.certificates.path().join(name).display().to_string();
-        let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), &self.kubeconfig);
+        let (cert, key) = (file("tls.crt"), file("tls.key"));
         let common = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
         Topologist::serve(&[&common[..], &["--controllers", "all"], more].concat())
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::many::{create, limit, reconciled, settled};
-use super::process::{Installation, USER};
+use super::process::Installation;
 use super::site::{INFRASTRUCTURE, Site};
 use crate::harness::kubernetes::{AuditedRequest, Kubernetes};
-use crate::harness::kustomize::overlay;
+use crate::harness::kustomize::{USER, overlay};
 
 const CLUSTERS: usize = 10;
 /// Maximum number of requests for a new Cluster: fifteen objects and a shim are created, the shim is deleted, the Cluster

@@ -27,7 +27,6 @@ use crate::kubernetes::managed::ManagedObjects;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::moment;
 use crate::kubernetes::overload::ApiOverload;
-use crate::kubernetes::tested_patch::TestedPatch;
 use crate::kubernetes::topology_gatherer::{TopologyGatherer, Unanswered};
 use crate::kubernetes::unlisted::{self, Unlisted};
 use crate::kubernetes::untyped::ApiRequestError;
@@ -466,8 +465,8 @@ impl TopologyReconciler {
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
         let patch = write::cluster_patch(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
         if !patch.is_empty() {
-            let written = self.patch(key, &patch, false).await?;
-            raw = Arc::new(written);
+            let written = write::patch(&self.writer, key, &patch).await;
+            raw = Arc::new(self.written(key, written)?);
             changed = true;
         }
         if !is_silent {
@@ -481,11 +480,12 @@ impl TopologyReconciler {
                 is_too_large,
                 guard: self.deletions.guard,
             };
-            let status = status::reconciled(Object::as_ref(&raw), &run, &now());
-            if raw.at("status") != Some(&status) {
-                let mut patch = TestedPatch::for_object(&raw);
-                patch.set_status(&status);
-                self.patch(key, &patch, true).await?;
+            // Other clients may have written the status since the run began.
+            let base = self.managed.cluster(key).filter(|shown| write::is_newer_status(shown, &raw)).unwrap_or(raw);
+            let wanted = |cluster: &Object| status::reconciled(cluster.as_ref(), &run, &now());
+            let written = write::write_status(&self.writer, base, wanted).await;
+            if let Some(written) = written.transpose() {
+                self.written(key, written)?;
                 changed = true;
             }
         }
@@ -502,13 +502,9 @@ impl TopologyReconciler {
         }
     }
 
-    async fn patch(
-        &self,
-        key: &ObjectKey,
-        patch: &TestedPatch<'_>,
-        is_status: bool,
-    ) -> Result<Object, TopologyRunError> {
-        let written = write::patch(&self.writer, key, patch, is_status).await.map_err(|error| {
+    /// Records a write of a Cluster, and returns the Cluster.
+    fn written(&self, key: &ObjectKey, written: Result<Object, ApiRequestError>) -> Result<Object, TopologyRunError> {
+        let written = written.map_err(|error| {
             if error.is_conflict() || error.is_not_found() {
                 TopologyRunError::Conflict
             } else {

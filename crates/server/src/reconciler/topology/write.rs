@@ -1,6 +1,8 @@
 //! Writes a Cluster: by patches that test what they were computed from, so that they revert no change of another
 //! client.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::defaulted;
@@ -8,6 +10,7 @@ use super::deletions::DeletionChange;
 use crate::kubernetes::tested_patch::TestedPatch;
 use crate::kubernetes::untyped::{self, ApiRequestError};
 use engine::topology::worker::API_VERSION;
+use machines::lifecycle::dependents::differ_in_status_alone;
 use model::hub::deletion_hold::is_pause;
 use model::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
 
@@ -44,7 +47,10 @@ pub(super) fn cluster_patch<'a>(
     patch
 }
 
-/// Writes a Cluster, unless what the patch was computed from has changed since it was read.
+/// How often the status is computed anew since another client has written it meanwhile.
+const STATUS_ATTEMPTS: usize = 3;
+
+/// Writes everything but the status of a Cluster, unless what the patch was computed from has changed since it was read.
 ///
 /// # Errors
 /// A conflict (409) if it has.
@@ -52,17 +58,143 @@ pub(super) async fn patch(
     client: &kube::Client,
     key: &ObjectKey,
     patch: &TestedPatch<'_>,
-    is_status: bool,
 ) -> Result<Object, ApiRequestError> {
     let cluster = ObjectRef::new(API_VERSION, "Cluster", key.clone());
-    let send = async |patch: &kube::api::Patch<Value>| match is_status {
-        true => untyped::update_status(client, &cluster, patch).await,
-        false => untyped::update(client, &cluster, patch).await,
-    };
-    match send(&patch.tested()).await {
+    match untyped::update(client, &cluster, &patch.tested()).await {
         // A test has failed, which is a conflict with that version, or the result is invalid. A test also fails if
         // kube-apiserver writes a character of the value in another way.
-        Err(error) if error.is_invalid() => send(&patch.versioned()).await,
+        Err(error) if error.is_invalid() => untyped::update(client, &cluster, &patch.versioned()).await,
         written => written,
+    }
+}
+
+/// Writes the status that a Cluster is to have, which depends on the conditions of others; returns `None` if it has it.
+///
+/// Those who write these conditions do so all the time while a Cluster is new. That is no conflict: the status is computed
+/// anew from the Cluster as it is by then (RS-22, DEC-118).
+///
+/// # Errors
+/// A conflict (409) if more than the status has changed since the Cluster was read.
+pub(super) async fn write_status(
+    client: &kube::Client,
+    mut base: Arc<Object>,
+    wanted: impl Fn(&Object) -> Value,
+) -> Result<Option<Object>, ApiRequestError> {
+    let cluster = ObjectRef::new(API_VERSION, "Cluster", base.key());
+    for attempt in 1.. {
+        let status = wanted(&base);
+        if base.at("status") == Some(&status) {
+            return Ok(None);
+        }
+        let mut patch = TestedPatch::for_object(&base);
+        patch.set_status(&status);
+        match untyped::update_status(client, &cluster, &patch.tested()).await {
+            Err(error) if error.is_invalid() => {}
+            written => return written.map(Some),
+        }
+        let found = if attempt < STATUS_ATTEMPTS { untyped::get(client, &cluster).await? } else { None };
+        let Some(found) = found.filter(|found| is_newer_status(found, &base)) else {
+            // Either more has changed, or the status is invalid.
+            return untyped::update_status(client, &cluster, &patch.versioned()).await.map(Some);
+        };
+        base = Arc::new(found);
+    }
+    Ok(None)
+}
+
+/// Whether an object is a later state that differs only in its status.
+pub(super) fn is_newer_status(found: &Object, base: &Object) -> bool {
+    let version = |object: &Object| object.resource_version().parse::<u64>().ok();
+    version(found) > version(base) && differ_in_status_alone(base, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::scripted::{Script, ScriptedAnswer};
+
+    const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters/demo";
+    const STATUS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters/demo/status";
+
+    /// The Cluster in a version, with conditions of these types.
+    fn cluster(version: &str, generation: u32, conditions: &[&str]) -> Value {
+        let conditions: Vec<Value> = conditions.iter().map(|name| json!({"type": name, "status": "True"})).collect();
+        json!({
+            "apiVersion": API_VERSION, "kind": "Cluster",
+            "metadata": {"namespace": "default", "name": "demo", "uid": "u", "resourceVersion": version,
+                "generation": generation},
+            "spec": {}, "status": {"conditions": conditions},
+        })
+    }
+
+    /// The outcome of writing the condition `Ours` in addition to those that are there.
+    async fn written(script: &Script) -> Result<Option<Object>, ApiRequestError> {
+        let base = Arc::new(Object::try_from(cluster("1", 1, &["A"])).unwrap());
+        let wanted = |found: &Object| {
+            let mut status = found.at("status").cloned().unwrap();
+            let all = status["conditions"].as_array_mut().unwrap();
+            if all.iter().all(|condition| condition["type"] != "Ours") {
+                all.push(json!({"type": "Ours", "status": "True"}));
+            }
+            status
+        };
+        let outcome = write_status(&script.client(), base, wanted).await;
+        assert_eq!(script.left(), 0);
+        outcome
+    }
+
+    #[tokio::test]
+    async fn a_status_that_others_have_written_meanwhile_is_computed_anew() {
+        // RS-22, DEC-118
+        let script = Script::default();
+        let done = cluster("4", 1, &["A", "B", "Ours"]);
+        script
+            .expect(&http::Method::PATCH, STATUS, &[r#""value":[{"status":"True","type":"A"}]"#], invalid())
+            .get(PATH, &[], ScriptedAnswer::ok(cluster("3", 1, &["A", "B"])))
+            .expect(&http::Method::PATCH, STATUS, &[r#"{"status":"True","type":"B"}]"#], ScriptedAnswer::ok(done));
+        let written = written(&script).await.unwrap().unwrap();
+        assert_eq!(written.resource_version(), "4");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_if_an_earlier_request_has_written_the_status() {
+        // RS-22: its answer was lost
+        let script = Script::default();
+        script.expect(&http::Method::PATCH, STATUS, &[], invalid());
+        script.get(PATH, &[], ScriptedAnswer::ok(cluster("2", 1, &["A", "Ours"])));
+        assert!(written(&script).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_edit_is_a_conflict_and_an_invalid_status_an_error() {
+        // RS-22, DEC-118
+        let versioned = r#""path":"/metadata/resourceVersion","value":"1""#;
+        let edited = (cluster("3", 2, &["A"]), ScriptedAnswer::error(409, "Conflict"), 409);
+        let unchanged = (cluster("1", 1, &["A"]), invalid(), 422);
+        for (found, answer, code) in [edited, unchanged] {
+            let script = Script::default();
+            script.expect(&http::Method::PATCH, STATUS, &[], invalid());
+            script.get(PATH, &[], ScriptedAnswer::ok(found));
+            script.expect(&http::Method::PATCH, STATUS, &[versioned], answer);
+            let error = written(&script).await.unwrap_err();
+            assert_eq!((error.is_conflict(), error.is_invalid()), (code == 409, code == 422), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_status_that_others_write_again_and_again_is_a_conflict() {
+        // RS-22
+        let script = Script::default();
+        for version in ["2", "3"] {
+            script.expect(&http::Method::PATCH, STATUS, &[], invalid());
+            script.get(PATH, &[], ScriptedAnswer::ok(cluster(version, 1, &["A", version])));
+        }
+        script.expect(&http::Method::PATCH, STATUS, &[], invalid());
+        script.expect(&http::Method::PATCH, STATUS, &[], ScriptedAnswer::error(409, "Conflict"));
+        assert!(written(&script).await.unwrap_err().is_conflict());
+    }
+
+    fn invalid() -> ScriptedAnswer {
+        ScriptedAnswer::error(422, "Invalid")
     }
 }
