@@ -43,8 +43,8 @@ impl Kubectl {
         command.arg("--namespace").arg(&self.namespace);
         // Nothing of whoever runs the tests: other kubeconfigs, preferences, proxies.
         command.args(arguments).env("HOME", self.folder.path()).env("KUBECTL_KUBERC", "false").stdin(Stdio::null());
-        // It ends before it has used much memory: garbage collection would take a fifth of its time.
-        command.env("GOGC", "off");
+        // Most commands end before they have used much memory: garbage collection would take a fifth of their time.
+        command.env("GOGC", "off").env("GOMEMLIMIT", "256MiB");
         for name in ["KUBECONFIG", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
             command.env_remove(name);
         }

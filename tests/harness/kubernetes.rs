@@ -79,7 +79,7 @@ impl Kubernetes {
         Self::try_start(&options).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
-    /// A server of one's own that logs each request.
+    /// A server of one's own that logs each request of a ServiceAccount.
     pub fn start_with_audit_log() -> Self {
         let options = ServerOptions { has_audit_log: true, ..ServerOptions::default() };
         Self::try_start(&options).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
@@ -257,7 +257,9 @@ impl Kubernetes {
             shown.write(&server.supervisor.directory)?;
         }
         if options.has_audit_log {
-            let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
+            let rules = json!([{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]);
+            let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+                "rules": rules});
             fs::write(server.supervisor.directory.join("audit.yaml"), policy.to_string())?;
         }
         server.supervisor.run_on(port)?;

@@ -8,16 +8,8 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// How long a rollout, or a part of it, may take on a busy machine.
 pub const ROLLOUT: Duration = Duration::from_mins(2);
 
-/// The least time between two looks.
+/// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The most time between two looks.
-const LONG_PAUSE: Duration = Duration::from_secs(1);
-
-/// The time until the next look, after one that began at `asked`: a look that takes long, such as a command of kubectl,
-/// does not take the processor from what it waits for.
-fn pause(asked: Instant) -> Duration {
-    (asked.elapsed() * 2).clamp(PAUSE, LONG_PAUSE)
-}
 
 /// Waits until something holds; fails with what `state` returns after `limit`.
 #[track_caller]
@@ -35,14 +27,13 @@ pub fn until_some<T>(
 ) -> T {
     let deadline = Instant::now() + limit;
     loop {
-        let asked = Instant::now();
         if let Some(answer) = ask() {
             return answer;
         }
         if Instant::now() > deadline {
             fail(fact, limit, &state());
         }
-        std::thread::sleep(pause(asked));
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -65,14 +56,13 @@ pub async fn until_some_async<T>(
 ) -> T {
     let deadline = Instant::now() + limit;
     loop {
-        let asked = Instant::now();
         if let Some(answer) = ask().await {
             return answer;
         }
         if Instant::now() > deadline {
             fail(fact, limit, &state().await);
         }
-        tokio::time::sleep(pause(asked)).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -135,7 +135,16 @@ impl Site {
 
     /// Waits until something holds, and shows the objects and the logs when it does not.
     pub(crate) async fn until(&self, fact: &str, holds: impl AsyncFn() -> bool) {
-        wait::until_async(fact, LIMIT, holds, async || self.state()).await;
+        let look = async || {
+            let asked = Instant::now();
+            let is_so = holds().await;
+            if !is_so {
+                // A command of kubectl takes long, and should not keep the processor from what is waited for.
+                tokio::time::sleep(asked.elapsed() * 2).await;
+            }
+            is_so
+        };
+        wait::until_async(fact, LIMIT, look, async || self.state()).await;
     }
 
     /// Waits until every controller has done its part for a Cluster, and returns its Machines.

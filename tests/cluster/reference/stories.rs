@@ -190,6 +190,8 @@ async fn requests_rarely_conflict_with_those_of_the_managers() {
     let is_conflict = |request: &&AuditedRequest| [409, 422].contains(&request.code);
     let conflicts: Vec<&AuditedRequest> = requests.iter().filter(is_conflict).collect();
     println!("{} requests, {} conflicts: {conflicts:#?}", requests.len(), conflicts.len());
-    // One is always possible, and at most 2 % on average.
-    assert!(requests.len() > names.len() * 8 && conflicts.len() * 25 < requests.len(), "{conflicts:#?}");
+    // The managers write the status of a Cluster and of what is applied again and again.
+    let of_status = conflicts.iter().filter(|request| request.resource == "clusters/status").count();
+    assert!(requests.len() > names.len() * 8 && of_status <= 2, "{conflicts:#?}");
+    assert!(conflicts.len() * 16 < requests.len(), "{} of {}: {conflicts:#?}", conflicts.len(), requests.len());
 }

@@ -7,6 +7,7 @@ use super::process::Installation;
 use super::site::{CORE, INFRASTRUCTURE, Site, bundle, is_reconciled};
 use crate::harness::kubernetes::Kubernetes;
 use crate::harness::kustomize::overlay;
+use crate::harness::quiet;
 use crate::harness::server::Topologist;
 
 const INSTANCES: [&str; 2] = ["east", "west"];
@@ -58,6 +59,7 @@ async fn two_instances_divide_the_clusters_by_namespace_or_by_label() {
         create(site, "demo", "").await;
     }
     for (position, name) in INSTANCES.into_iter().enumerate() {
+        quiet::until_idle_async(&instances[position]).await;
         let [own, others] = [position, 1 - position].map(|at| format!("/namespaces/team-{}/", INSTANCES[at]));
         assert!(writes(&installation, name, &own) > 10, "{}", instances[position].log_text());
         assert_eq!(writes(&installation, name, &others), 0, "{name}");
@@ -75,8 +77,9 @@ async fn two_instances_divide_the_clusters_by_namespace_or_by_label() {
     }
     for (position, name) in INSTANCES.into_iter().enumerate() {
         let other = INSTANCES[1 - position];
+        quiet::until_idle_async(&instances[position]).await;
         assert!(writes(&installation, name, &format!("/of-{name}")) > 10, "{}", instances[position].log_text());
-        assert_eq!(writes(&installation, name, &format!("/of-{other}")), 0, "{name}");
+        assert_eq!(writes(&installation, name, &format!("/namespaces/team-{other}/")), 0, "{name}");
     }
     for site in &sites {
         assert_eq!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.len(), 2);

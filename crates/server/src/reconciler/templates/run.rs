@@ -272,8 +272,8 @@ fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> Tem
     TemplateRunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// The patch that adds a finalizer to an object, if it has its uid and its finalizers until then. Its owner writes its status
-/// and its other fields while it is new, which is no conflict (DEC-118).
+/// The patch that adds a finalizer to an object, if it has its uid, its labels and its finalizers until then. Its owner writes
+/// its status and its spec while it is new, which is no conflict (DEC-118).
 fn addition(metadata: &ObjectMeta, finalizer: &str) -> json_patch::Patch {
     let place = |tokens: &[&str]| PointerBuf::from_tokens(tokens.iter().copied());
     let list = place(&["metadata", "finalizers"]);
@@ -282,10 +282,12 @@ fn addition(metadata: &ObjectMeta, finalizer: &str) -> json_patch::Patch {
         [] => (Value::Null, list.clone(), json!([finalizer])),
         known => (json!(known), place(&["metadata", "finalizers", "-"]), json!(finalizer)),
     };
-    let uid = json!(metadata.uid);
+    let test = |path: PointerBuf, value: Value| PatchOperation::Test(TestOperation { path, value });
     json_patch::Patch(vec![
-        PatchOperation::Test(TestOperation { path: place(&["metadata", "uid"]), value: uid }),
-        PatchOperation::Test(TestOperation { path: list, value }),
+        test(place(&["metadata", "uid"]), json!(metadata.uid)),
+        // They say that it belongs to a topology.
+        test(place(&["metadata", "labels"]), json!(metadata.labels)),
+        test(list, value),
         PatchOperation::Add(AddOperation { path, value: added }),
     ])
 }
@@ -307,26 +309,36 @@ fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Pa
 mod tests {
     use super::*;
 
+    fn object(uid: &str, label: &str, finalizers: &[&str]) -> Value {
+        let labels = json!({"topology.cluster.x-k8s.io/owned": label});
+        json!({"metadata": {"uid": uid, "resourceVersion": "2", "labels": labels, "finalizers": finalizers}})
+    }
+
     fn metadata(finalizers: &[&str]) -> ObjectMeta {
-        let finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
-        ObjectMeta { uid: Some("u".to_owned()), resource_version: Some("1".to_owned()), finalizers, ..<_>::default() }
+        serde_json::from_value(object("u", "", finalizers)["metadata"].take()).unwrap()
     }
 
     #[test]
     fn a_finalizer_is_added_beside_writes_of_other_fields_alone() {
         // MA-29.1, DEC-118
         let patch = addition(&metadata(&["theirs"]), "ours");
-        let object = |uid: &str, finalizers: &[&str]| json!({"metadata": {"uid": uid, "resourceVersion": "2", "finalizers": finalizers}, "status": {"replicas": 1}});
-        let mut changed = object("u", &["theirs"]);
+        let mut changed = object("u", "", &["theirs"]);
+        changed["metadata"]["resourceVersion"] = json!("3");
         json_patch::patch(&mut changed, &patch).unwrap();
-        assert_eq!(changed, object("u", &["theirs", "ours"]));
-        for other in [object("u", &["theirs", "another"]), object("u", &[]), object("later", &["theirs"])] {
+        assert_eq!(changed["metadata"]["finalizers"], json!(["theirs", "ours"]));
+        for other in [
+            object("u", "", &["theirs", "another"]),
+            object("u", "", &[]),
+            object("later", "", &["theirs"]),
+            object("u", "changed", &["theirs"]),
+        ] {
             assert!(json_patch::patch(&mut other.clone(), &patch).is_err(), "{other}");
         }
         assert_eq!(
             json!(addition(&metadata(&[]), "ours")),
             json!([
                 {"op": "test", "path": "/metadata/uid", "value": "u"},
+                {"op": "test", "path": "/metadata/labels", "value": {"topology.cluster.x-k8s.io/owned": ""}},
                 {"op": "test", "path": "/metadata/finalizers", "value": null},
                 {"op": "add", "path": "/metadata/finalizers", "value": ["ours"]},
             ])

@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 
 use super::deletions::{DeletionChange, Deletions, HoldStanding};
 use super::history::RunHistory;
+use super::write::StatusWrite;
 use super::{RUN_LIMIT, write};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
@@ -466,7 +467,8 @@ impl TopologyReconciler {
         let patch = write::cluster_patch(&raw, cluster, defaulted, &deletion, rolled_out.as_deref());
         if !patch.is_empty() {
             let written = write::patch(&self.writer, key, &patch).await;
-            raw = Arc::new(self.written(key, written)?);
+            raw = Arc::new(written.map_err(unwritten)?);
+            self.note_written(key, &raw);
             changed = true;
         }
         if !is_silent {
@@ -483,10 +485,13 @@ impl TopologyReconciler {
             // Other clients may have written the status since the run began.
             let base = self.managed.cluster(key).filter(|shown| write::is_newer_status(shown, &raw)).unwrap_or(raw);
             let wanted = |cluster: &Object| status::reconciled(cluster.as_ref(), &run, &now());
-            let written = write::write_status(&self.writer, base, wanted).await;
-            if let Some(written) = written.transpose() {
-                self.written(key, written)?;
-                changed = true;
+            match write::write_status(&self.writer, base, wanted).await.map_err(unwritten)? {
+                StatusWrite::Unchanged => {}
+                StatusWrite::Conflict => return Err(TopologyRunError::Conflict),
+                StatusWrite::Written(written) => {
+                    self.note_written(key, &written);
+                    changed = true;
+                }
             }
         }
         if !unlisted.is_empty() {
@@ -502,18 +507,10 @@ impl TopologyReconciler {
         }
     }
 
-    /// Records a write of a Cluster, and returns the Cluster.
-    fn written(&self, key: &ObjectKey, written: Result<Object, ApiRequestError>) -> Result<Object, TopologyRunError> {
-        let written = written.map_err(|error| {
-            if error.is_conflict() || error.is_not_found() {
-                TopologyRunError::Conflict
-            } else {
-                TopologyRunError::Status(error)
-            }
-        })?;
+    /// Records a write of a Cluster.
+    fn note_written(&self, key: &ObjectKey, written: &Object) {
         let version = written.resource_version().to_owned();
         self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
-        Ok(written)
     }
 
     /// Drops all data about a Cluster that does not exist any more.
@@ -625,6 +622,15 @@ impl RunFindings {
         let reason = error.to_string();
         let overload = error.overload().map(|overload| ApiOverload { reason: reason.clone(), ..overload });
         RunFindings { conflict, overload, error: Some(reason), ..self }
+    }
+}
+
+/// The error of a run whose Cluster was not written.
+fn unwritten(error: ApiRequestError) -> TopologyRunError {
+    if error.is_conflict() || error.is_not_found() {
+        TopologyRunError::Conflict
+    } else {
+        TopologyRunError::Status(error)
     }
 }
 
