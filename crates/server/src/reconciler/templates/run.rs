@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
-use kube::api::{ApiResource, ObjectMeta, Patch};
-use serde_json::{Value, json};
+use json_patch::{PatchOperation, RemoveOperation, TestOperation};
+use kube::api::{ApiResource, Patch};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
@@ -147,17 +147,12 @@ impl TemplateReconciler {
 
     async fn add_finalizer(&self, object: &ObjectMetadata) -> Result<RunOutcome, TemplateRunError> {
         let metadata = &object.metadata;
+        let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
+        finalizers.push(self.maker.finalizer().to_owned());
+        // It applies to this version of the object only, so that the finalizers of others stay.
+        let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "finalizers": finalizers}});
         let reference = self.reference(&key_of(object));
-        let tested = Patch::Json(addition(metadata, self.maker.finalizer()));
-        let mut written = untyped::update(&self.writer, &reference, &tested).await;
-        if written.as_ref().is_err_and(ApiRequestError::is_invalid) {
-            // A test has failed, which is a conflict with this version, or the object is refused.
-            let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
-            finalizers.push(self.maker.finalizer().to_owned());
-            let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "finalizers": finalizers}});
-            written = untyped::update(&self.writer, &reference, &Patch::Merge(patch)).await;
-        }
-        match written {
+        match untyped::update(&self.writer, &reference, &Patch::Merge(patch)).await {
             Ok(_) => {
                 info!(finalizer = self.maker.finalizer(), "Added a finalizer");
                 Ok(RunOutcome::Changed)
@@ -272,26 +267,6 @@ fn failed(object: &ObjectRef, done: &'static str, error: ApiRequestError) -> Tem
     TemplateRunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// The patch that adds a finalizer to an object, if it has its uid, its labels and its finalizers until then. Its owner writes
-/// its status and its spec while it is new, which is no conflict (DEC-118).
-fn addition(metadata: &ObjectMeta, finalizer: &str) -> json_patch::Patch {
-    let place = |tokens: &[&str]| PointerBuf::from_tokens(tokens.iter().copied());
-    let list = place(&["metadata", "finalizers"]);
-    let known = metadata.finalizers.as_deref().unwrap_or_default();
-    let (value, path, added) = match known {
-        [] => (Value::Null, list.clone(), json!([finalizer])),
-        known => (json!(known), place(&["metadata", "finalizers", "-"]), json!(finalizer)),
-    };
-    let test = |path: PointerBuf, value: Value| PatchOperation::Test(TestOperation { path, value });
-    json_patch::Patch(vec![
-        test(place(&["metadata", "uid"]), json!(metadata.uid)),
-        // They say that it belongs to a topology.
-        test(place(&["metadata", "labels"]), json!(metadata.labels)),
-        test(list, value),
-        PatchOperation::Add(AddOperation { path, value: added }),
-    ])
-}
-
 /// The patch that removes one finalizer of an object, if it has the finalizer and this uid.
 fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Patch> {
     let finalizers = object.finalizers();
@@ -303,45 +278,4 @@ fn removal(object: &Object, finalizer: &str, uid: &str) -> Option<json_patch::Pa
         is(path.clone(), finalizer),
         PatchOperation::Remove(RemoveOperation { path }),
     ]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(uid: &str, label: &str, finalizers: &[&str]) -> Value {
-        let labels = json!({"topology.cluster.x-k8s.io/owned": label});
-        json!({"metadata": {"uid": uid, "resourceVersion": "2", "labels": labels, "finalizers": finalizers}})
-    }
-
-    fn metadata(finalizers: &[&str]) -> ObjectMeta {
-        serde_json::from_value(object("u", "", finalizers)["metadata"].take()).unwrap()
-    }
-
-    #[test]
-    fn a_finalizer_is_added_beside_writes_of_other_fields_alone() {
-        // MA-29.1, DEC-118
-        let patch = addition(&metadata(&["theirs"]), "ours");
-        let mut changed = object("u", "", &["theirs"]);
-        changed["metadata"]["resourceVersion"] = json!("3");
-        json_patch::patch(&mut changed, &patch).unwrap();
-        assert_eq!(changed["metadata"]["finalizers"], json!(["theirs", "ours"]));
-        for other in [
-            object("u", "", &["theirs", "another"]),
-            object("u", "", &[]),
-            object("later", "", &["theirs"]),
-            object("u", "changed", &["theirs"]),
-        ] {
-            assert!(json_patch::patch(&mut other.clone(), &patch).is_err(), "{other}");
-        }
-        assert_eq!(
-            json!(addition(&metadata(&[]), "ours")),
-            json!([
-                {"op": "test", "path": "/metadata/uid", "value": "u"},
-                {"op": "test", "path": "/metadata/labels", "value": {"topology.cluster.x-k8s.io/owned": ""}},
-                {"op": "test", "path": "/metadata/finalizers", "value": null},
-                {"op": "add", "path": "/metadata/finalizers", "value": ["ours"]},
-            ])
-        );
-    }
 }
